@@ -25,46 +25,34 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from tyro.conf import subcommand
+from tyro.conf import arg, subcommand
 
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.preparing import PrepareCommand
-from hardem_jax.data import build_options
-from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.errors import InputError, require
-from hardem_jax.show.equations import equation_record
-from hardem_jax.show.programs import program_record
-from hardem_jax.show.queries import query_record
-from hardem_jax.show.record import Choose, Record
-from hardem_jax.show.spans import document_record
+from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.show.text import as_text
-from hardem_jax.solutions.equations.enumeration import EquationRules
-from hardem_jax.solutions.programs.links import find_links
-from hardem_jax.solutions.programs.rules import ProgramRules
-from hardem_jax.solutions.programs.table import program_table
-from hardem_jax.solutions.sql.rules import SqlRules
 
 if TYPE_CHECKING:
     from hardem_jax.data import builders
 
 # `hardem_jax.data.builders` brings in TFDS and jax, and is imported by what builds and reads.
 
-DataSet = (
-    Annotated[build_options.TriviaQAOptions, subcommand("triviaqa")]
-    | Annotated[build_options.NarrativeQAOptions, subcommand("narrativeqa")]
-    | Annotated[build_options.TriviaQAOpenOptions, subcommand("triviaqa-open")]
-    | Annotated[build_options.NQOpenOptions, subcommand("nq-open")]
-    | Annotated[build_options.DropNumOptions, subcommand("drop-num")]
-    | Annotated[build_options.WikiSQLOptions, subcommand("wikisql")]
-    | Annotated[build_options.WikiTableQuestionsOptions, subcommand("wikitablequestions")]
-    | Annotated[build_options.WikiTableProgramsOptions, subcommand("wikitableprograms")]
-    | Annotated[build_options.TableQuestionsOptions, subcommand("table-questions")]
-    | Annotated[build_options.TableProgramsOptions, subcommand("table-programs")]
+_subcommands = tuple(
+    Annotated[kind, subcommand(name)]
+    for task in tasks_with("builds")
+    for name, kind in task_module(task, "builds").DATA_SETS.items()
 )
+if TYPE_CHECKING:
+    AnyDataSet = DataSet
+else:
+    AnyDataSet = Annotated[Union[_subcommands], arg(name="data-set")]  # noqa: UP007
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,13 +63,13 @@ class BuildDataSet(BuildCommand):
     files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
-        data_set: which one, and its rules.
+        chosen: which one, and its rules.
     """
 
-    data_set: DataSet
+    chosen: AnyDataSet
 
-    def options(self) -> Any:
-        return self.data_set
+    def data_set(self) -> DataSet:
+        return self.chosen
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,33 +96,17 @@ class Show:
         from hardem_jax.data import builders
 
         build = builders.open_build(self.folder)
+        draw = task_module(build.kind, "show").built_record
         records = build.records(self.split)
         for index in range(min(self.count, len(records))):
             record = records[index]
-            shown = _record(build, record, lambda lines: range(len(lines))[: self.solutions])
+            shown = draw(
+                record, build.meta["options"], lambda all: range(len(all))[: self.solutions]
+            )
             shown = dataclasses.replace(shown, title=f"{record['id']}  {shown.title}")
             if not shown.size:
                 shown = dataclasses.replace(shown, notes=["Z is empty"])
             print(as_text(shown, most=self.solutions, width=200))
-
-
-def _record(build: builders.Build, record: dict[str, Any], choose: Choose) -> Record:
-    """A record of a build as people see it."""
-    from hardem_jax.data import builders
-
-    if build.kind == "reading":
-        return document_record(builders.to_reading_example(record), choose)
-    if build.kind == "numeric":
-        rules = EquationRules(**build.meta["options"]["rules"])
-        return equation_record(builders.to_numeric_question(record), rules, choose)
-    table = builders.to_table(record)
-    if build.kind == "programs":
-        asked = builders.to_program_question(record)
-        rules = ProgramRules(**build.meta["options"]["rules"])
-        links = find_links(program_table(table), asked.question, asked.words, rules)
-        return program_record(asked, table, links, choose)
-    rules = SqlRules(**build.meta["options"]["rules"])
-    return query_record(builders.to_query_question(record), table, rules, choose)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +131,7 @@ class Prepare(PrepareCommand):
         from hardem_jax.data import builders
 
         build = builders.open_build(self.folder)
-        if build.kind != "reading":
+        if build.kind != "documents":
             raise InputError(
                 f"{build.folder}: expected a build of a reading data set, found one that is "
                 "trained on as it is (--data)"

@@ -28,11 +28,11 @@ import dataclasses
 
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.equations import Compare, Evaluate, Predict, Train
-from hardem_jax.data.build_options import DropNumOptions
+from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.equations.solutions.enumeration import EquationRules
+from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.errors import require
-from hardem_jax.solutions.equations.enumeration import EquationRules
-from hardem_jax.solutions.equations.numbers import NumberConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,8 @@ class Prepare(BuildCommand):
             ``--rules.percent term``.
     """
 
+    LAYOUTS = {"": DropNum}
+
     max_words: int | None = 400
     numbers: NumberConfig = NumberConfig()
     rules: EquationRules = EquationRules()
@@ -56,9 +58,6 @@ class Prepare(BuildCommand):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "max_words", at_least=1)
-
-    def options(self) -> DropNumOptions:
-        return DropNumOptions(self.max_words, self.numbers, self.rules)
 
 
 COMMANDS = {

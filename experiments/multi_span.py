@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Literal
 
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.preparing import PrepareCommand
-from hardem_jax.cli.taggings import Compare, Evaluate, Predict, Train
-from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT
-from hardem_jax.data.prepared.windows import WindowConfig
-from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.prepared import TAGGINGS_FORMAT
+from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError
+from hardem_jax.span_sets.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,22 +23,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from hardem_jax.cli import spans
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import PrepareCommand, determined_by
-from hardem_jax.cli.spans import Predict
-from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
-from hardem_jax.data.readers.narrativeqa import (
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.preparing import PrepareCommand, determined_by
+from hardem_jax.spans import commands as spans
+from hardem_jax.spans.commands import Predict
+from hardem_jax.spans.config import SpanInference
+from hardem_jax.spans.export.command import Export
+from hardem_jax.spans.readers.narrativeqa import (
     QUESTIONS,
     SUMMARIES,
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.solutions.rouge.search import RougeRules
-from hardem_jax.tasks.config import SpanInference
+from hardem_jax.spans.solutions.rouge import RougeRules
 from hardem_jax.training.config import LoopConfig
 
 #: Free-form answers are longer than names: spans of up to 40 words make up Z.

@@ -26,8 +26,8 @@ from typing import Any, Literal
 from experiments import open_qa
 from experiments.open_qa import Compare, Train
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.spans import Predict
+from hardem_jax.spans.commands import Predict
+from hardem_jax.spans.export.command import Export
 from hardem_jax.training.fingerprint import may_change
 
 

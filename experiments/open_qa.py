@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from hardem_jax.cli import spans
-from hardem_jax.cli.preparing import PrepareCommand
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.windows import WindowConfig
-from hardem_jax.data.readers.dpr import read_contexts
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import require
+from hardem_jax.spans import commands as spans
+from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.training.config import LoopConfig
 
 

@@ -30,17 +30,17 @@ from rich.console import Console
 from rich.table import Table
 
 from hardem_jax.cli.command import peak_mib, run_command
-from hardem_jax.data.examples import OpenQuestion, Passage
 from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import check_writable, file_digest, write_json
-from hardem_jax.data.readers.dpr import read_context_questions, write_contexts
-from hardem_jax.data.readers.nq_open import read_nq_open
-from hardem_jax.data.readers.open_questions import read_kilt_questions
-from hardem_jax.data.readers.triviaqa import read_triviaqa_questions
+from hardem_jax.documents.examples import OpenQuestion, Passage
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.extras import MissingPackageError
 from hardem_jax.progress import counted
 from hardem_jax.settings import to_json
+from hardem_jax.spans.readers.dpr import read_context_questions, write_contexts
+from hardem_jax.spans.readers.nq_open import read_nq_open
+from hardem_jax.spans.readers.open_questions import read_kilt_questions
+from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
 
 try:
     from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig

@@ -20,7 +20,7 @@ from experiments.report import markdown, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import read_meta
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.data.prepared.spans import FORMAT, TAGGINGS_FORMAT
+from hardem_jax.documents.prepared import FORMAT, TAGGINGS_FORMAT
 from hardem_jax.errors import InputError
 
 #: Training questions, mean and median |Z| of each data set.

@@ -29,15 +29,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import PrepareCommand
-from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train
-from hardem_jax.data.annotations import annotated_mentions
-from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
+from hardem_jax.documents.annotations import annotated_mentions
+from hardem_jax.documents.examples import ReadingExample, is_unknown
+from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.errors import InputError
+from hardem_jax.spans.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.spans.export.command import Export
+from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
+from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

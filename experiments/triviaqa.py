@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import PrepareCommand, determined_by
-from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train
-from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.triviaqa import read_triviaqa
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.preparing import PrepareCommand, determined_by
+from hardem_jax.spans.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.spans.export.command import Export
+from hardem_jax.spans.readers.triviaqa import read_triviaqa
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ as they are.
 
 from experiments.open_qa import Compare, Evaluate, Prepare, Train
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.spans import Predict
+from hardem_jax.spans.commands import Predict
+from hardem_jax.spans.export.command import Export
 
 COMMANDS = {
     "prepare": Prepare,

@@ -25,21 +25,14 @@ reads its files, and ``--layout jsonl`` or ``csv`` those of your own, which
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.queries import Compare, Convert, Evaluate, Predict, Train
-from hardem_jax.data import build_options
-from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.sql.enumeration import SqlRules
-
-_LAYOUTS = {
-    "wikisql": build_options.WikiSQLOptions,
-    "wikitablequestions": build_options.WikiTableQuestionsOptions,
-    "jsonl": build_options.TableQuestionsOptions,
-    "csv": build_options.TableQuestionsOptions,
-}
+from hardem_jax.errors import require
+from hardem_jax.queries.builds import TableQuestions, WikiSQL, WikiTableQuestions
+from hardem_jax.queries.commands import Compare, Convert, Evaluate, Predict, Train
+from hardem_jax.queries.solutions.enumeration import SqlRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +51,13 @@ class Prepare(BuildCommand):
             release's ``.tagged`` files, as its evaluator does.
     """
 
+    LAYOUTS = {
+        "wikisql": WikiSQL,
+        "wikitablequestions": WikiTableQuestions,
+        "jsonl": TableQuestions,
+        "csv": TableQuestions,
+    }
+
     layout: Literal["wikisql", "wikitablequestions", "jsonl", "csv"] = "wikisql"
     rules: SqlRules = SqlRules(cap=4096)
     supervised: bool = False
@@ -67,18 +67,6 @@ class Prepare(BuildCommand):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "number", at_least=1, at_most=5)
-
-    def options(self) -> Any:
-        kind = _LAYOUTS[self.layout]
-        known = {field.name for field in dataclasses.fields(kind)}
-        chosen: dict[str, Any] = {"layout": self.layout} if "layout" in known else {}
-        for name, default in (("supervised", False), ("number", 1), ("tagged", False)):
-            value = getattr(self, name)
-            if name in known:
-                chosen[name] = value
-            elif value != default:
-                raise InputError(f"--{name}: expected another --layout, found {self.layout}")
-        return kind(rules=self.rules, **chosen)
 
     def run(self) -> None:
         super().run()

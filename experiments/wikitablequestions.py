@@ -14,7 +14,7 @@ and answers, and no programs::
 `data.readers.table_jsonl`.
 
 Programs have superlatives, neighbours, groups, differences and nested conditions, see
-`hardem_jax.solutions.programs.types`. The queries of `experiments.wikisql` have none of these.
+`hardem_jax.programs.solutions.types`. The queries of `experiments.wikisql` have none of these.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from typing import Literal
 
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.programs import Compare, Evaluate, Predict, Train
-from hardem_jax.data.build_options import TableProgramsOptions, WikiTableProgramsOptions
-from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.errors import require
+from hardem_jax.programs.builds import TablePrograms, WikiTablePrograms
+from hardem_jax.programs.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.programs.solutions.rules import ProgramRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,12 @@ class Prepare(BuildCommand):
             its evaluator does.
     """
 
+    LAYOUTS = {
+        "wikitablequestions": WikiTablePrograms,
+        "jsonl": TablePrograms,
+        "csv": TablePrograms,
+    }
+
     layout: Literal["wikitablequestions", "jsonl", "csv"] = "wikitablequestions"
     rules: ProgramRules = ProgramRules()
     number: int = 1
@@ -51,15 +57,6 @@ class Prepare(BuildCommand):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "number", at_least=1, at_most=5)
-
-    def options(self) -> TableProgramsOptions | WikiTableProgramsOptions:
-        if self.layout != "wikitablequestions":
-            if self.number != 1 or self.tagged:
-                raise InputError(
-                    f"--number, --tagged: expected --layout wikitablequestions, found {self.layout}"
-                )
-            return TableProgramsOptions(self.rules, self.layout)
-        return WikiTableProgramsOptions(self.rules, self.number, self.tagged)
 
 
 COMMANDS = {

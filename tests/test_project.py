@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import hardem_jax
+from hardem_jax.registry import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -94,13 +95,13 @@ def test_the_core_needs_nothing_but_jax_and_numpy_and_nothing_has_an_upper_bound
 
 
 #: Room -> extras that must cover all it imports; rooms not named here need none.
+_TASK = ["train", "data", "models"]
 EXTRAS_OF = {
     "hardem_jax/posteriors.py": ["train"],
-    "hardem_jax/models": ["models", "parity"],
+    "hardem_jax/encoders": ["models", "parity"],
     "hardem_jax/data": ["data", "beam"],
     "hardem_jax/retrieval": ["retrieval"],
     "hardem_jax/training": ["train"],
-    "hardem_jax/tasks": ["train", "data"],
     "hardem_jax/analysis": ["train"],
     "hardem_jax/cli": ["train"],
     "hardem_jax/metrics": ["data"],
@@ -108,6 +109,14 @@ EXTRAS_OF = {
     "hardem_jax/hub.py": ["data"],
     "hardem_jax/locks.py": ["train"],
     "hardem_jax/buckets": ["buckets"],
+    **dict.fromkeys(
+        (
+            *("hardem_jax/task", "hardem_jax/documents", "hardem_jax/tables"),
+            *(package.replace(".", "/") for package in TASKS.values()),
+        ),
+        _TASK,
+    ),
+    "hardem_jax/queries": [*_TASK, "parity"],
     "experiments": ["all", "parity"],
     "tests": ["beam", "dev", "parity"],
     "docs": ["docs"],
@@ -142,14 +151,14 @@ def test_a_room_asks_for_packages_of_the_extra_it_names():
             names = {requirement_name(DISTRIBUTION_OF.get(name, name)) for name in modules}
             asked[path.parent.name] = extra
             assert names and names <= known, path
-    assert {"models", "data", "training", "retrieval", "tasks", "analysis"} <= set(asked)
+    assert {"encoders", "data", "training", "retrieval", "task", "analysis"} <= set(asked)
 
 
 def test_a_missing_package_is_one_line_that_names_its_extra():
     blocked = "import sys, importlib.util as u; find = u.find_spec\n"
     blocked += "u.find_spec = lambda name, *more: None if name == 'flax' else find(name, *more)\n"
     run = subprocess.run(
-        [sys.executable, "-c", blocked + "import hardem_jax.losses, hardem_jax.models"],
+        [sys.executable, "-c", blocked + "import hardem_jax.losses, hardem_jax.encoders"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -192,6 +201,7 @@ def test_commands_need_no_retrieval():
     hidden += "u.find_spec = lambda name, *more: None if hide(name) else find(name, *more)\n"
     files = (ROOT / "hardem_jax" / "cli").glob("[a-z]*.py")
     rooms = [f"hardem_jax.cli.{path.stem}" for path in files]
+    rooms += [f"{package}.commands" for package in TASKS.values()]
     assert len(rooms) > 10
     rooms += ["experiments.narrativeqa", "experiments.nq_open", "experiments.wikisql"]
     run = subprocess.run(

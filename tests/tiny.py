@@ -17,11 +17,11 @@ from tokenizers import (
     trainers,
 )
 
-from hardem_jax.data.examples import TableQuestion
-from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
-from hardem_jax.models.encoders.pretrained import save_encoder
-from hardem_jax.models.encoders.roberta import Roberta, RobertaConfig
+from hardem_jax.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
+from hardem_jax.encoders.pretrained import save_encoder
+from hardem_jax.encoders.roberta import Roberta, RobertaConfig
+from hardem_jax.tables.examples import TableQuestion
 
 PEOPLE = ["Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga"]

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from hardem_jax.arguments import check_texts
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import PrepareCommand
-from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train
-from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_ANSWER, ExclusionCounts
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.arguments import check_texts
+from hardem_jax.spans.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.spans.export.command import Export
 
 
 def read_questions(file: Path, *, skips: ExclusionCounts) -> Iterator[ReadingExample]:

@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-from hardem_jax.data.planted.spans import PlantedConfig, planted_examples
+from hardem_jax.documents.planted import PlantedConfig, planted_examples
 
 
 def write(folder: Path, config: PlantedConfig) -> None:

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hardem_jax import MML, FirstOnly, HardEM, find_spans
-from hardem_jax.data.planted.spans import PlantedConfig, planted_examples
+from hardem_jax.documents.planted import PlantedConfig, planted_examples
 
 config = PlantedConfig(num_train=1500, num_dev=300, num_people=4, num_verbs=4, decoys=2)
 example = next(planted_examples(config, "train"))

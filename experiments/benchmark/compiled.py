@@ -26,8 +26,8 @@ from experiments.benchmark.steps.setting import Preset, Setting, Task
 from experiments.report import table, wide_console
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
+from hardem_jax.encoders.config import Implementation
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.config import Implementation
 from hardem_jax.settings import to_json
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Compiled:
         rows: of the batch on each chip.
         tokens: T.
         solutions: Z.
-        attention: what computes it, see `hardem_jax.models.ops.attention`.
+        attention: what computes it, see `hardem_jax.encoders.ops.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
         scan_layers: compile one layer and loop over it.
         accumulate: k, micro-batches of a step, each with this many rows.
@@ -271,7 +271,7 @@ def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
         from ``by_kind``, see `kernels_by_kind` (empty on TPUs); ``collectives`` and attention's
         ``kernels``, see the functions of these names.
     """
-    from hardem_jax.models.ops.attention import kernels
+    from hardem_jax.encoders.ops.attention import kernels
 
     memory = compiled.memory_analysis()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes

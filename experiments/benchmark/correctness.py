@@ -22,8 +22,8 @@ from rich.progress import track
 from experiments.benchmark.steps.setting import Device, Preset, Setting, Task
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
+from hardem_jax.encoders.config import Implementation
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.config import Implementation
 
 #: Largest relative error of the gradient in float32: the norm of the difference over the norm. In
 #: 16 bits this much more than twice the CPU's.
@@ -150,7 +150,7 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
 
     from experiments.benchmark.steps.jax_steps import make_encoder, step_batch
     from experiments.benchmark.steps.tasks import TASKS as STEPS
-    from hardem_jax.models.ops.attention import kernels
+    from hardem_jax.encoders.ops.attention import kernels
     from hardem_jax.objectives import MML
     from hardem_jax.training.tree_paths import named_leaves
 

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.cli import equations, programs, queries, spans, taggings
 from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import recorded_views
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, prepare_split
 from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.documents.prepared import prepare_split
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
+from hardem_jax.registry import TASKS, task_module, tasks_with
 from hardem_jax.settings import from_json
-from hardem_jax.show.equations import equation_record
-from hardem_jax.show.programs import program_record
-from hardem_jax.show.queries import query_record
 from hardem_jax.show.record import Choose, Record, View, everything
-from hardem_jax.show.spans import document_record, window_record
-from hardem_jax.show.taggings import tagging_record
-from hardem_jax.tasks.run_config import RunConfig, check_run
-
-_TRAIN: dict[str, type[TrainCommand]] = {
-    "spans": spans.Train,
-    "taggings": taggings.Train,
-    "equations": equations.Train,
-    "queries": queries.Train,
-    "programs": programs.Train,
-}
-#: Kind of a build -> name of its task.
-_TASK_OF = {"numeric": "equations", "queries": "queries", "programs": "programs"}
+from hardem_jax.task.run_config import RunConfig, check_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +29,9 @@ class Source:
     """Questions to look at.
 
     Attributes:
-        task: its name, or "reading" for documents that no tokenizer has cut.
+        task: its name, or "documents", which no tokenizer has cut.
         title: of the page.
-        data: the `hardem_jax.tasks.base.Questions` as models read them.
+        data: the `hardem_jax.task.base.Questions` as models read them.
         left_out: id -> reason of the others of the source file.
         counted: reasons of those that scores count as wrong.
         asked: id -> question of some of them; a build keeps those without a solution.
@@ -66,28 +50,7 @@ class Source:
 
     def record(self, index: int, choose: Choose = everything) -> Record:
         """A question with those of Z that ``choose`` chooses."""
-        data, question = self.data, self.questions[index]
-        if self.task == "reading":
-            return document_record(question, choose)
-        if self.task in ("spans", "taggings"):
-            draw = window_record if self.task == "spans" else tagging_record
-            return draw(question, [data.windows[place] for place in self._windows[index]], choose)
-        if self.task == "equations":
-            return equation_record(question, data.rules, choose)
-        table = data.tables[question.table_id]
-        if self.task == "queries":
-            return query_record(question, table, data.rules, choose)
-        from hardem_jax.tasks.tables.programs import links_of  # imports jax
-
-        return program_record(question, table, links_of(question, table, data.rules), choose)
-
-    @functools.cached_property
-    def _windows(self) -> list[list[int]]:
-        """Of each question, the places of its windows."""
-        found: list[list[int]] = [[] for _ in self.questions]
-        for place, number in enumerate(self.data.places[:, 0]):
-            found[number].append(place)
-        return found
+        return task_module(self.task, "show").question_record(self.data, index, choose)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +116,7 @@ def open_source(
         title = f"{questions.meta['data set']} {split or 'dev'}"
     source = Source(task, title, questions.first(count), questions.left_out)
     counted = frozenset(questions.left_out.values())
-    if task in _TASK_OF.values():
+    if task in tasks_with("splits"):  # which read builds
         left_out, asked = _lacking(place, split or "dev", count)
         source = dataclasses.replace(source, left_out=left_out, asked=asked)
     return dataclasses.replace(source, counted=counted)
@@ -203,11 +166,11 @@ def _place_of(run_dir: Path, setting: TrainCommand) -> Path:
 def _cut(run_dir: Path, folder: Path, split: str, count: int, scratch: Path) -> Any:
     """The documents of a build in windows, as a run reads them."""
     from hardem_jax.data.builders.read import open_build
-    from hardem_jax.tasks.spans.questions import ReadingQuestions
-    from hardem_jax.tasks.spans.task import SpanTask
+    from hardem_jax.documents.questions import ReadingQuestions
+    from hardem_jax.spans.task import SpanTask
 
     build = open_build(folder)
-    if build.kind != "reading":
+    if build.kind != "documents":
         raise InputError(f"--data: {folder}: expected documents, found a build for {build.kind}")
     run = RunConfig(run_dir, SpanTask.NAME)
     task, exclusions = SpanTask.restore(run), ExclusionCounts()
@@ -284,7 +247,7 @@ def views_of_run(
 def _ask(
     run_dir: Path, setting: TrainCommand, source: Source, checkpoint: str, batch_size: int
 ) -> dict[int, Said]:
-    from hardem_jax.tasks.trained import Trained
+    from hardem_jax.task.trained import Trained
 
     data = source.data
     trained = Trained(setting.kind(), run_dir, checkpoint, batch_size=batch_size)
@@ -308,9 +271,9 @@ def _setting(run_dir: Path) -> tuple[str, TrainCommand]:
     file = run_dir / "config.json"
     content = read_json_object(file)
     task, flags = content.get("task"), content.get("flags")
-    if task not in _TRAIN or not isinstance(flags, dict) or flags.get("type") != "Train":
+    if task not in TASKS or not isinstance(flags, dict) or flags.get("type") != "Train":
         raise InputError(f"{file}: expected a run that train wrote, found another")
-    return task, from_json(_TRAIN[task], flags, str(file))
+    return task, from_json(task_module(task, "commands").Train, flags, str(file))
 
 
 def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
@@ -318,24 +281,22 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
     if os.path.isfile(folder / "meta.json"):
         if split is not None:
             raise InputError(f"--split: expected a build, found the prepared split {folder}")
-        from hardem_jax.tasks.spans.questions import ReadingQuestions
-        from hardem_jax.tasks.spans.taggings import TaggingQuestions
-
-        if read_json_object(folder / "meta.json").get("format") == TAGGINGS_FORMAT:
-            return "taggings", TaggingQuestions.open(folder)
-        return "spans", ReadingQuestions.open(folder)
+        # Its format is named after its task.
+        task = str(read_json_object(folder / "meta.json").get("format")).partition(" ")[0]
+        task = task if task in TASKS else "spans"
+        return task, task_module(task, "task").TASK.QUESTIONS.open(folder)
     from hardem_jax.data.builders.read import open_build
 
     build = open_build(folder)
-    if build.kind == "reading":
-        return "reading", _documents(build, split or "dev")
-    task = _TASK_OF[build.kind]
-    return task, _kind(task).QUESTIONS.open(build.folder, split or "dev")
+    if build.kind == "documents":
+        return build.kind, _documents(build, split or "dev")
+    kind = task_module(build.kind, "task").TASK
+    return build.kind, kind.QUESTIONS.open(build.folder, split or "dev")
 
 
 def _documents(build: Any, split: str) -> Any:
     """The questions of a build of documents, which lack windows."""
-    from hardem_jax.tasks.base import Questions
+    from hardem_jax.task.base import Questions
 
     return Questions(
         questions=build.examples(split),
@@ -343,13 +304,3 @@ def _documents(build: Any, split: str) -> Any:
         place=str(build.folder),
         meta={"data set": build.meta["data set"]},
     )
-
-
-def _kind(task: str) -> Any:
-    """The type of a task."""
-    from hardem_jax.tasks.equations import EquationTask
-    from hardem_jax.tasks.tables.programs import ProgramTask
-    from hardem_jax.tasks.tables.queries import QueryTask
-
-    kinds = (EquationTask, ProgramTask, QueryTask)
-    return next(kind for kind in kinds if task == kind.NAME)

@@ -25,7 +25,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.training.fingerprint import flatten
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import equation_models as tasks
+    from hardem_jax.equations import models as tasks
 
 KINDS = ("0 to 9", "other whole", "not whole")
 
@@ -47,7 +47,7 @@ class DropAnswers:
     against: str | None = None
 
     def run(self) -> None:
-        from hardem_jax.tasks import equation_models as tasks
+        from hardem_jax.equations import models as tasks
 
         data = tasks.NumericQuestions.open(self.data, self.split)
         kinds = {question.id: kind_of(question.golds) for question in data.questions}

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from experiments.paper.cells import CellsCommand, Found
-from hardem_jax.cli import queries
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import Subset
 from hardem_jax.errors import InputError, require
+from hardem_jax.queries import commands as queries
 from hardem_jax.training.fingerprint import may_change
 
 #: Score -> label of its axis.

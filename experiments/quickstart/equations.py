@@ -9,25 +9,26 @@ from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import EquationSettings
 from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batching.padding import Pad
-from hardem_jax.data.examples import NumericQuestion
-from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
-from hardem_jax.data.planted.equations import (
+from hardem_jax.data.exclusions import size_summary
+from hardem_jax.equations.config import EquationInference
+from hardem_jax.equations.examples import NumericQuestion
+from hardem_jax.equations.inputs import TaggerInputs, pad_inputs
+from hardem_jax.equations.model import EquationTagger
+from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.planted import (
     RULES,
     PlantedEquationsConfig,
     planted_numeric_examples,
     planted_numeric_tokenizer,
 )
-from hardem_jax.data.solve import numeric_question, size_summary
-from hardem_jax.models.equation_tagger import EquationTagger
-from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.tasks.base import make_loss
-from hardem_jax.tasks.config import EquationInference
-from hardem_jax.tasks.equation_models import NumericQuestions
-from hardem_jax.tasks.equations import EquationTask
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.equations.task import EquationTask
+from hardem_jax.task.base import make_loss
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:
-    """Generates the corpus of `hardem_jax.data.planted.equations`."""
+    """Generates the corpus of `hardem_jax.equations.planted`."""
     tokenizer = planted_numeric_tokenizer(corpus)
     questions, dev_questions = (_generate(corpus, split) for split in ("train", "dev"))
     inputs, dev_inputs = (

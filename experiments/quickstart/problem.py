@@ -12,7 +12,7 @@ from experiments.quickstart.settings import Settings
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.trained import Reader
+from hardem_jax.task.trained import Reader
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.step import LossFn

@@ -21,8 +21,8 @@ from rich.table import Table
 
 from experiments.quickstart.settings import EquationSettings, Settings
 from hardem_jax.data.files import make_out
-from hardem_jax.data.planted.equations import PlantedEquationsConfig
-from hardem_jax.data.planted.spans import PlantedConfig
+from hardem_jax.documents.planted import PlantedConfig
+from hardem_jax.equations.planted import PlantedEquationsConfig
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from hardem_jax.equations.config import Normalize, TaggerConfig
 from hardem_jax.errors import require
-from hardem_jax.tasks.config import Normalize, TaggerConfig
 from hardem_jax.training.config import OptimizerConfig
 
 
@@ -39,7 +39,7 @@ class EquationSettings(Settings):
     """Training settings for the corpus of equations.
 
     Attributes:
-        normalize, no_tag_bias: tagger options, see `hardem_jax.tasks.config.TaggerConfig`.
+        normalize, no_tag_bias: tagger options, see `hardem_jax.equations.config.TaggerConfig`.
     """
 
     steps: int = 600

@@ -10,19 +10,19 @@ from experiments.quickstart.settings import Settings
 from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batching.padding import Inputs, Pad
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.inputs.windows import pad_windows
-from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, planted_tokenizer
-from hardem_jax.data.prepared.spans import prepare_split
-from hardem_jax.data.prepared.windows import WindowConfig
-from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.spans.loss import make_span_loss
-from hardem_jax.tasks.spans.questions import ReadingQuestions
-from hardem_jax.tasks.spans.task import SpanTask
+from hardem_jax.documents.inputs import pad_windows
+from hardem_jax.documents.planted import PlantedConfig, planted_examples, planted_tokenizer
+from hardem_jax.documents.prepared import prepare_split
+from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.documents.windows import WindowConfig
+from hardem_jax.spans.config import SpanInference
+from hardem_jax.spans.loss import make_span_loss
+from hardem_jax.spans.model import SpanReader
+from hardem_jax.spans.task import SpanTask
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:
-    """Prepares the corpus of `hardem_jax.data.planted.spans` in ``folder``."""
+    """Prepares the corpus of `hardem_jax.documents.planted` in ``folder``."""
     data, dev = (_prepare(corpus, split, folder) for split in ("train", "dev"))
     tokenizer, windows = data.tokenizer, data.windows
 

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from flax import nnx
 
-from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.bert import Bert, BertConfig
 
 
 def small_encoder(vocab_size: int, width: int, *, seed: int, look: Literal[1, -1] = 1) -> Bert:

@@ -1,6 +1,6 @@
 """In which regimes MML is ahead of hard EM, and in which behind: a grid of small runs, and maps.
 
-The corpus is that of the quickstart's mentions (`hardem_jax.data.planted.spans`), whose knobs make
+The corpus is that of the quickstart's mentions (`hardem_jax.documents.planted`), whose knobs make
 Z large or wrong, and whose true solutions are known. Every run trains the quickstart's reader and
 reads 300 unseen questions: is the most likely mention of Z the true one (``true z``), and is the
 answer right (``answer``)? ::

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from hardem_jax.data.planted.spans import PlantedConfig
+from hardem_jax.documents.planted import PlantedConfig
 from hardem_jax.errors import InputError, require
 
 #: The largest Z of a grid; every batch has room for it, so that all runs share their shapes.

@@ -9,14 +9,14 @@ import functools
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.preparing import sizes
 from hardem_jax.cli.train import Setting
+from hardem_jax.data.data_sets import DataSet
+from hardem_jax.data.exclusions import sizes
 from hardem_jax.data.files import write_text
-from hardem_jax.errors import require, require_different
-from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.progress import counted
 from hardem_jax.show.record import View
 from hardem_jax.training.fingerprint import may_change
@@ -25,7 +25,7 @@ from hardem_jax.training.fingerprint import may_change
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BuildCommand(abc.ABC):
+class BuildCommand:
     """Read the official files, find Z of every question and write both to a TFDS data set.
 
     The build lies in a folder below ``out`` that is named after its options and the contents of its
@@ -40,6 +40,9 @@ class BuildCommand(abc.ABC):
         shard_size: questions per shard, the unit of work of a process.
     """
 
+    #: ``layout`` of the source files -> data set; "" for a command with one.
+    LAYOUTS: ClassVar[Mapping[str, type[DataSet]]]
+
     out: Path
     folder: Path | None = None
     splits: tuple[str, ...] = ()
@@ -51,26 +54,34 @@ class BuildCommand(abc.ABC):
         require(self, "processes", "shard_size", at_least=1)
         require_different(self, "splits")
 
-    @abc.abstractmethod
-    def options(self) -> Any:
-        """What determines Z, an instance of a class in `hardem_jax.data.build_options`."""
+    def data_set(self) -> DataSet:
+        """What is built: the data set of the layout, with the flags that it has.
+
+        Raises:
+            InputError: a flag of another layout was given.
+        """
+        layout = getattr(self, "layout", "")
+        kind = self.LAYOUTS[layout]
+        known = {field.name for field in dataclasses.fields(kind)}
+        common = {field.name for field in dataclasses.fields(BuildCommand)} | {"layout"}
+        for field in dataclasses.fields(self):
+            if field.name in known | common or getattr(self, field.name) == field.default:
+                continue
+            raise InputError(f"--{field.name}: expected another --layout, found {layout}")
+        return kind(**{name: getattr(self, name) for name in known})
 
     def run(self) -> None:
         from hardem_jax.data import builders
 
         builders.quiet()
-        options = self.options()
-        kind = builders.BUILDERS[type(options)]
-        answers_in_words = issubclass(kind, builders.TableQuestions)
-        builder = kind(
+        builder = builders.SolutionBuilder(
+            self.data_set(),
             data_dir=self.out,
             folder=self.folder,
-            options=options,
             splits=self.splits,
             shard_size=self.shard_size,
             processes=self.processes,
             progress=functools.partial(counted, label=f"shards of {self.shard_size} questions"),
-            **({"denotation": Denotation} if answers_in_words else {}),
         )
         config = None if self.beam is None else builders.beam_config(self.beam)
         with contextlib.redirect_stdout(io.StringIO()):  # TFDS greets

@@ -51,7 +51,7 @@ from hardem_jax.training.metrics_file import read_metrics
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-    from hardem_jax.tasks.trained import Trained
+    from hardem_jax.task.trained import Trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +151,7 @@ class CompareCommand(Setting):
 
     def trained(self, run_dir: Path) -> Trained:
         """The last parameters of a run."""
-        from hardem_jax.tasks.trained import Trained
+        from hardem_jax.task.trained import Trained
 
         batch_size = self.inference.batch_size
         return Trained(self.kind(), run_dir, "last", mesh=self.mesh(), batch_size=batch_size)

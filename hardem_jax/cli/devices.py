@@ -11,7 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import hardem_jax
 from hardem_jax.errors import require
 from hardem_jax.training.config import HEARTBEAT_SECONDS, DistributedMode
 from hardem_jax.training.fingerprint import may_change
@@ -90,7 +89,7 @@ def made_by(num_devices: int) -> dict[str, Any]:
 
     return {
         "command": shlex.join(sys.orig_argv),
-        "commit": _commit(Path(hardem_jax.__file__).parent),
+        "commit": _commit(Path(__file__).parents[1]),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),

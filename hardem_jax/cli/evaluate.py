@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -26,13 +26,14 @@ from hardem_jax.data.files import check_writable, file_digest, write_json, write
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
-from hardem_jax.tasks.run_config import check_run
-from hardem_jax.tasks.scoring import count_by_size
+from hardem_jax.registry import task_module
+from hardem_jax.task.run_config import check_run
+from hardem_jax.task.scoring import count_by_size
 from hardem_jax.training.fingerprint import compared, may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks.base import Questions, Task
-    from hardem_jax.tasks.trained import Progress
+    from hardem_jax.task.base import Questions, Task
+    from hardem_jax.task.trained import Progress
 
 #: What questions are named by in the official files of SQuAD, TriviaQA and DROP.
 _ID_KEYS = ("id", "QuestionId", "query_id")
@@ -65,6 +66,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
             encoders); None does as the run's own evaluations do.
     """
 
+    #: Name of the task.
+    TASK: ClassVar[str]
+
     run_dir: Path = may_change("identified by its checkpoint")
     data: Path = may_change("identified by contents")
     checkpoint: Literal["best", "last"] = "best"
@@ -78,16 +82,16 @@ class EvaluateCommand(OnDevices, abc.ABC):
         super().__post_init__()
         require(self, "batch_size", "packed_tokens", at_least=1)
 
-    @abc.abstractmethod
     def kind(self) -> type[Task]:
         """The type of the task."""
+        return task_module(self.TASK, "task").TASK
 
     @abc.abstractmethod
     def open(self) -> Questions:
         """The questions of the split."""
 
     def changes(self) -> dict[str, Any]:
-        """What differs from the run, see `hardem_jax.tasks.trained.Trained`."""
+        """What differs from the run, see `hardem_jax.task.trained.Trained`."""
         return {}
 
     @abc.abstractmethod
@@ -114,7 +118,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return functools.partial(counted, label=f"{name}, {unit}", total=total)
 
     def run(self) -> None:
-        from hardem_jax.tasks.trained import Trained
+        from hardem_jax.task.trained import Trained
         from hardem_jax.training.devices.distributed import is_primary
 
         mesh = self.mesh()

@@ -14,9 +14,8 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardem_jax import __version__
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.cli.devices import OnDevices, made_by, say
 from hardem_jax.cli.watching import observer
@@ -24,16 +23,18 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import read_json, write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import Objective, label, whole_batch
+from hardem_jax.registry import task_module
 from hardem_jax.settings import to_json
 from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
+from hardem_jax.version import __version__
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
     from hardem_jax.show.record import View
-    from hardem_jax.tasks.base import Questions, Task
-    from hardem_jax.tasks.start import Start
+    from hardem_jax.task.base import Questions, Task
+    from hardem_jax.task.start import Start
 
 # Parsing a command imports this module, so jax is imported only when one runs.
 
@@ -56,6 +57,9 @@ class Setting(OnDevices, abc.ABC):
             writes to ``watched/<step>.json``.
     """
 
+    #: Name of the task.
+    TASK: ClassVar[str]
+
     out: Path = may_change("a run may be moved")
     data: Any = may_change("identified by contents")
     dev: Path = may_change("identified by contents")
@@ -71,9 +75,9 @@ class Setting(OnDevices, abc.ABC):
         super().__post_init__()
         require(self, "dev_questions", at_least=1)
 
-    @abc.abstractmethod
     def kind(self) -> type[Task]:
         """The type of the task."""
+        return task_module(self.TASK, "task").TASK
 
     @abc.abstractmethod
     def task(self, data: Any, dev: Any) -> Task:
@@ -94,13 +98,13 @@ class Setting(OnDevices, abc.ABC):
         """What a model says about each question of ``data``, from the readings of its inputs."""
 
     def start(self, objective: Objective, mesh: Mesh, init_from: Path | None = None) -> Start:
-        """The run, ready for the training loop; see `hardem_jax.tasks.start.start`.
+        """The run, ready for the training loop; see `hardem_jax.task.start.start`.
 
         Raises:
             InputError: data, model and batches do not fit one another, or the run that this one
                 starts from has another model.
         """
-        from hardem_jax.tasks.start import start
+        from hardem_jax.task.start import start
 
         data, dev = self.open_data(), self.open_dev(self.dev_questions)
         return start(
@@ -142,7 +146,7 @@ class TrainCommand(Setting):
         """Everything that must be the same when the run is resumed, as text by dotted name.
 
         Args:
-            data: see `hardem_jax.tasks.start.Start`.
+            data: see `hardem_jax.task.start.Start`.
         """
         return named_settings(self) | {f"contents of {name}": text for name, text in data.items()}
 

@@ -22,8 +22,8 @@ from hardem_jax.show.html import as_html, document
 from hardem_jax.show.record import View, record_of_views
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks.base import Questions
-    from hardem_jax.tasks.start import Start
+    from hardem_jax.task.base import Questions
+    from hardem_jax.task.start import Start
 
 #: Characters of an id in the name of a file.
 _LONGEST_NAME = 100

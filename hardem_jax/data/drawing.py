@@ -5,14 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import zlib
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-
-from hardem_jax.data.examples import NumericQuestion, ProgramQuestion, QueryQuestion
-
-Question = TypeVar("Question", NumericQuestion, QueryQuestion, ProgramQuestion)
-_FIELDS = {NumericQuestion: "equations", QueryQuestion: "queries", ProgramQuestion: "programs"}
 
 
 def fitting(id: str, count: int, room: int) -> np.ndarray:
@@ -39,30 +34,37 @@ def fitting(id: str, count: int, room: int) -> np.ndarray:
     return np.concatenate([[0], np.sort(others)])
 
 
-def draw_first(question: Question, seed: int) -> Question:
+def draw_first(question: Any, solutions: str, seed: int) -> Any:
     """The question with one solution of its Z moved to the front; the others keep their order.
 
     Each is drawn with the same probability, which depends only on the seed and the question's id.
     No other objective notices the order, except where a batch holds only the beginning of Z.
 
+    Args:
+        question: with an ``id``, and perhaps ``log_weights`` ``[Z]`` and a ``true_equation``, an
+            index into Z or -1.
+        solutions: name of its field that holds Z, an array of Z rows.
+        seed: of the draw.
+
     Example:
+        >>> from hardem_jax.queries.examples import QueryQuestion
         >>> none = np.zeros((0, 2), np.int32)
         >>> question = QueryQuestion("q", "Who?", "1-1", ("ann",), "execution", None, none,
         ...     np.arange(45, dtype=np.int16).reshape(3, 15), 3, 3)
-        >>> [draw_first(question, seed).queries[:, 0].tolist() for seed in (0, 1)]
+        >>> drawn = [draw_first(question, "queries", seed) for seed in (0, 1)]
+        >>> [question.queries[:, 0].tolist() for question in drawn]
         [[15, 0, 30], [0, 15, 30]]
     """
-    field = _FIELDS[type(question)]
-    solutions: np.ndarray = getattr(question, field)
-    if not len(solutions):
+    rows: np.ndarray = getattr(question, solutions)
+    if not len(rows):
         return question
     identity = hashlib.sha256(question.id.encode("utf-8", "surrogatepass")).digest()[:8]
     rng = np.random.default_rng([seed, int.from_bytes(identity, "little")])
-    drawn = int(rng.integers(len(solutions)))
-    order = [drawn, *(place for place in range(len(solutions)) if place != drawn)]
-    changes: dict[str, Any] = {field: solutions[order]}
+    drawn = int(rng.integers(len(rows)))
+    order = [drawn, *(place for place in range(len(rows)) if place != drawn)]
+    changes: dict[str, Any] = {solutions: rows[order]}
     if (weights := getattr(question, "log_weights", None)) is not None:
         changes["log_weights"] = weights[order]
-    if isinstance(question, NumericQuestion) and question.true_equation >= 0:
+    if getattr(question, "true_equation", -1) >= 0:
         changes["true_equation"] = order.index(question.true_equation)
     return dataclasses.replace(question, **changes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from hardem_jax.errors import printable
 
@@ -157,3 +159,36 @@ def reasons(left_out: Iterable[tuple[str, str]], kept: Container[str]) -> dict[s
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
+
+
+def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
+    """Mean, median and maximum of |Z| over the questions that have a solution.
+
+    Example:
+        >>> size_summary([0, 1, 2, 6])
+        {'mean': 3.0, 'median': 2.0, 'max': 6}
+    """
+    found = np.array([size for size in sizes if size])
+    if not len(found):
+        return {"mean": None, "median": None, "max": None}
+    return {
+        "mean": round(float(found.mean()), 2),
+        "median": float(np.median(found)),
+        "max": int(found.max()),
+    }
+
+
+def sizes(summary: Mapping[str, Any]) -> str:
+    """Statistics of |Z| in a line.
+
+    Example:
+        >>> sizes({"mean": None, "median": None, "max": None})
+        '|Z| per question: no question has a solution'
+    """
+    if summary["max"] is None:
+        return "|Z| per question: no question has a solution"
+    figures = (f"{name} {summary[name]}" for name in ("mean", "median", "max"))
+    return f"|Z| per question: {', '.join(figures)}"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from hardem_jax.arguments import check_choice
 from hardem_jax.errors import require
 from hardem_jax.retrieval.text import TermConfig
-from hardem_jax.solutions.arguments import check_choice
 
 if TYPE_CHECKING:
     import scipy.sparse

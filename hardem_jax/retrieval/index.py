@@ -25,9 +25,9 @@ import scipy.sparse
 from bm25s.tokenization import Tokenized
 from bm25s.utils.corpus import JsonlCorpus, save_mmindex
 
-from hardem_jax.data.examples import Passage
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta, write_json
+from hardem_jax.documents.examples import Passage
 from hardem_jax.errors import InputError
 from hardem_jax.progress import counted
 from hardem_jax.retrieval.config import ArticleConfig, Idf, PassageConfig

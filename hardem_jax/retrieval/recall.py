@@ -1,7 +1,7 @@
 """Recall@n: the fraction of questions for which one of the top n passages mentions an answer.
 
-A mention is defined as for Z (`hardem_jax.solutions.spans`): the words of an answer as consecutive
-words of the passage. So 1 - recall@n is the fraction of questions without a solution.
+A mention is defined as for Z (`hardem_jax.documents.mentions`): the words of an answer as
+consecutive words of the passage. So 1 - recall@n is the fraction of questions without a solution.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hardem_jax.solutions.spans import AliasMatcher, alias_forms, mentions_any
+from hardem_jax.documents.mentions import AliasMatcher, alias_forms, mentions_any
 from hardem_jax.words import remove_invisible, split_words
 
 _CUT_NEGATIONS = (" n't", " n\u2019t")

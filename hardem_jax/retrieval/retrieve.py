@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardem_jax.data.examples import Passage
+from hardem_jax.documents.examples import Passage
 from hardem_jax.retrieval.config import RetrieverConfig
 from hardem_jax.retrieval.index import PassageIndex
 

@@ -221,9 +221,6 @@ def _folded(text: str, longest: int) -> list[str]:
 
 def _table(record: Record, number: Callable[[Sequence[int]], str]) -> Html:
     """The table; shaded cells are selected by solutions, underlined ones are compared."""
-    from hardem_jax.show.tables import cell_text
-    from hardem_jax.solutions.sql.types import column_names
-
     table = record.table
     assert table is not None
     # (row, column) -> the solutions that select the cell, and those that compare it; head: row -1.
@@ -253,10 +250,9 @@ def _table(record: Record, number: Callable[[Sequence[int]], str]) -> Html:
             style=_shade(record.strength(solved)) if solved else "",
         )
 
-    kinds = ["number" if kind == "real" else "" for kind in table.types]
+    kinds = ["number" if numeric else "" for numeric in table.numeric]
     heads = [tag("th")]
-    names = column_names(table.header)
-    for column, (head, name) in enumerate(zip(table.header, names, strict=True)):
+    for column, (head, name) in enumerate(zip(table.header, table.names, strict=True)):
         # Where solutions have another name for a column, it is there, too.
         other = [] if name == head else [" ", tag("span", name, class_="note")]
         heads.append(cell("th", -1, column, head, *other, kind=kinds[column]))
@@ -272,7 +268,7 @@ def _table(record: Record, number: Callable[[Sequence[int]], str]) -> Html:
         body += skipped(row - previous - 1)
         cells = [cell("th", row, -1, str(row), kind="index")]
         for column, value in enumerate(table.rows[row]):
-            text = tag("span", "NULL", class_="null") if value is None else cell_text(value)
+            text = tag("span", "NULL", class_="null") if value is None else value
             cells.append(cell("td", row, column, text, kind=kinds[column]))
         body.append(tag("tr", *cells))
         previous = row

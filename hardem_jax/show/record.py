@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from hardem_jax.solutions.sql.types import Table
+from typing import Literal
 
 #: From `Entry.line` of all of Z to the indices of those to show.
 Choose = Callable[[Sequence[str]], Sequence[int]]
@@ -47,6 +44,23 @@ class Cells:
     select: int
     rows: Sequence[int]
     compared: Sequence[tuple[int, Sequence[int]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A table as people see it.
+
+    Attributes:
+        header: names of the columns.
+        names: what solutions call them.
+        numeric: whether each holds numbers.
+        rows: texts of the cells; None is NULL.
+    """
+
+    header: Sequence[str]
+    names: Sequence[str]
+    numeric: Sequence[bool]
+    rows: Sequence[Sequence[str | None]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +114,7 @@ class Record:
     answer: str = ""
     notes: Sequence[str] = ()
     texts: Sequence[Text] = ()
-    table: Table | None = None
+    table: Grid | None = None
     moments: Sequence[Moment] = ()
     true: int = -1
 

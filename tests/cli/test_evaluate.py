@@ -9,14 +9,16 @@ import pytest
 from experiments import drop, multi_span, narrativeqa, nq_open, squad_layout, triviaqa, wikisql
 from hardem_jax.cli.evaluate import chosen_scores, read_ids
 from hardem_jax.data import builders
+from hardem_jax.equations import task as equations
+from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.config import EquationInference
+from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
-from hardem_jax.tasks import equations
-from hardem_jax.tasks.config import EquationInference
-from hardem_jax.tasks.equation_models import NumericQuestions
-from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.tables import programs, queries
-from hardem_jax.tasks.tables.programs import ProgramTask
-from hardem_jax.tasks.tables.queries import QueryTask
+from hardem_jax.programs import task as programs
+from hardem_jax.programs.task import ProgramTask
+from hardem_jax.queries import task as queries
+from hardem_jax.queries.task import QueryTask
 from tests import official_scripts
 
 #: What is printed under "N questions": the other scores of a task are shares of something else.
@@ -61,7 +63,9 @@ def test_ids_of_other_questions_are_refused():
 def test_repeated_questions_of_drop_are_scored_as_its_evaluator_does(shared_dir, tmp_path):
     """Its dev file repeats questions, about numbers and others; those about numbers get answers."""
     folder = shared_dir / "data" / "drop"
-    builder = builders.DropNum(data_dir=tmp_path / "built", folder=folder, splits=["dev"])
+    builder = builders.SolutionBuilder(
+        DropNum(), data_dir=tmp_path / "built", folder=folder, splits=["dev"]
+    )
     builder.download_and_prepare()
     data = NumericQuestions.open(tmp_path / "built", "dev")
     answers = [q.golds[0]["number"] if n % 3 else "7" for n, q in enumerate(data.questions)]

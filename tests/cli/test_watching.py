@@ -10,16 +10,16 @@ from flax import nnx
 from experiments import drop, triviaqa, wikisql
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
 from hardem_jax.data.drawing import fitting
+from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
+from hardem_jax.queries.solutions.enumeration import Query
+from hardem_jax.queries.task import QueryTask, TableQuestions
 from hardem_jax.show.record import View
-from hardem_jax.solutions.sql.enumeration import Query
-from hardem_jax.tasks.base import Questions
-from hardem_jax.tasks.equation_models import NumericQuestions
-from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.spans.questions import ReadingQuestions
-from hardem_jax.tasks.spans.task import SpanTask
-from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions
-from hardem_jax.tasks.trained import Trained
+from hardem_jax.spans.task import SpanTask
+from hardem_jax.task.base import Questions
+from hardem_jax.task.trained import Trained
 from tests.commands import call, fails
 from tests.show.html_pages import Page
 from tests.tiny import write_checkpoint, write_drop, write_triviaqa, write_wikisql

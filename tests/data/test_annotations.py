@@ -6,26 +6,26 @@ import random
 import numpy as np
 import pytest
 
-from hardem_jax.data.annotations import (
-    NO_PLACE,
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.documents.annotations import NO_PLACE, annotated_mentions
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.queries.annotations import (
     NOT_A_SPAN,
     OUTSIDE_RULES,
-    annotated_mentions,
     annotated_row,
     gold_in_solutions,
 )
-from hardem_jax.data.examples import Document, ReadingExample, TableQuestion
-from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.wikisql import read_answers
-from hardem_jax.data.solve import query_question
-from hardem_jax.metrics.wikisql import logical_form_match
-from hardem_jax.solutions.sql.enumeration import (
+from hardem_jax.queries.metrics import logical_form_match
+from hardem_jax.queries.readers import read_answers
+from hardem_jax.queries.solutions.enumeration import (
     ROW_WIDTH,
     Condition,
     Query,
     SqlRules,
     Table,
 )
+from hardem_jax.queries.solve import query_question
+from hardem_jax.tables.examples import TableQuestion
 
 ROWS = (("ann", 7.0, "éire"), ("bo", 9.0, "éire"), ("ann", 9.0, "wales"))
 TABLE = Table("1-1", ("player", "no.", "team"), ("text", "real", "text"), ROWS)

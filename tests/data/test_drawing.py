@@ -3,7 +3,7 @@
 import numpy as np
 
 from hardem_jax.data.drawing import draw_first, fitting
-from hardem_jax.data.examples import QueryQuestion
+from hardem_jax.queries.examples import QueryQuestion
 
 
 def test_a_row_holds_the_first_and_others_each_about_as_often():
@@ -28,6 +28,6 @@ def test_scores_of_solutions_move_with_them():
         *(queries, 3, 3),
         log_weights=np.array([0.0, -1.0, -2.0], np.float32),
     )
-    drawn = draw_first(question, 0)
+    drawn = draw_first(question, "queries", 0)
     assert drawn.queries[:, 0].tolist() == [15, 0, 30]
     assert drawn.log_weights is not None and drawn.log_weights.tolist() == [-1, 0, -2]

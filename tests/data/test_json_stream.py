@@ -13,9 +13,9 @@ from hardem_jax.data.json_stream import (
     read_json_object,
     read_text,
 )
-from hardem_jax.data.readers.csv_tables import read_csv_table
-from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.errors import InputError
+from hardem_jax.spans.readers.dpr import read_contexts
+from hardem_jax.tables.csv import read_csv_table
 
 READERS = {
     "items": lambda file: list(iter_json_items(file, "Data")),

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.download.catalog import DATASETS
 from experiments.reproduce.plans import PLANS
-from hardem_jax.solutions.spans import execute_span
+from hardem_jax.documents.mentions import execute_span
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.docs.shell import run_shell
 from tests.docs.test_guides import run_python

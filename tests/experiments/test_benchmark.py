@@ -14,13 +14,13 @@ from experiments.benchmark.steps.batches import program_batch, tagging_batch
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.steps.setting import Setting, random_batch, step_flops
 from experiments.benchmark.steps.tasks import EVERY_PAIR, TASKS
-from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
-from hardem_jax.distributions.span import SpanDistribution
-from hardem_jax.distributions.sql import QueryDistribution
-from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS
-from hardem_jax.solutions.programs.rules import may_modify, may_select
-from hardem_jax.solutions.programs.types import OPERATORS, SHAPES, Field
-from hardem_jax.solutions.sql.types import MAX_CONDITIONS
+from hardem_jax.equations.distribution import NUM_TAGS, TagDistribution
+from hardem_jax.programs.solutions.rules import may_modify, may_select
+from hardem_jax.programs.solutions.types import OPERATORS, SHAPES, Field
+from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.model import NUM_AGGREGATORS, NUM_OPERATORS
+from hardem_jax.queries.solutions.types import MAX_CONDITIONS
+from hardem_jax.spans.distribution import SpanDistribution
 from tests.commands import said
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from experiments import squad_layout
-from hardem_jax.data.prepared.spans import PreparedSplit
-from hardem_jax.show.spans import window_record
-from hardem_jax.tasks.answering import Reader
-from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.documents.prepared import PreparedSplit
+from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.spans.reader import Reader
+from hardem_jax.spans.show import window_record
 from tests import official_scripts
 from tests.commands import WINDOWS, call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from experiments import drop
-from hardem_jax.cli import equations
 from hardem_jax.cli.command import parse
-from hardem_jax.data.examples import NumericExample
-from hardem_jax.data.solve import numeric_question
+from hardem_jax.equations import commands as equations
+from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import ReleasedMML
-from hardem_jax.tasks.equation_models import NumericQuestions
-from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.trained import Trained
+from hardem_jax.task.trained import Trained
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.tiny import drop_answer, write_checkpoint, write_drop

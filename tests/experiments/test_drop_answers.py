@@ -9,8 +9,8 @@ from experiments import drop
 from experiments.paper.drop_answers import DropAnswers
 from hardem_jax.analysis.finished_runs import FinishedRun
 from hardem_jax.cli.command import run_command
+from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.errors import InputError
-from hardem_jax.tasks.equation_models import NumericQuestions
 from tests.commands import call
 from tests.tiny import write_drop
 

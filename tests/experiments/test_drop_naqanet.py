@@ -10,12 +10,12 @@ import pytest
 from flax import nnx
 
 from experiments import drop
-from hardem_jax.data.inputs.words import Vocabulary
-from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.tasks.config import NAQANetModelConfig
-from hardem_jax.tasks.equation_models import RULES, NAQANetModel, NumericQuestions
-from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.trained import Trained
+from hardem_jax.equations.config import NAQANetModelConfig
+from hardem_jax.equations.models import RULES, NAQANetModel, NumericQuestions
+from hardem_jax.equations.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.equations.task import EquationTask
+from hardem_jax.equations.words import Vocabulary
+from hardem_jax.task.trained import Trained
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from experiments import drop, squad_layout, wikisql
-from hardem_jax.data.inputs.windows import whole_words
 from hardem_jax.data.tokenizer import load_tokenizer
-from hardem_jax.models.checkpoints.span_reader import load_reader
+from hardem_jax.documents.inputs import whole_words
+from hardem_jax.spans.checkpoint import load_reader
 from tests.commands import call, evaluation, fails, logged
 from tests.tiny import (
     write_checkpoint,

@@ -16,18 +16,19 @@ from numpy.testing import assert_allclose
 from experiments import triviaqa
 from hardem_jax import Reader
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.spans import Train
-from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.inputs.windows import whole_words
-from hardem_jax.data.prepared.windows import make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.inputs import whole_words
+from hardem_jax.documents.model import WindowInputs
+from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.documents.windows import make_windows
+from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.errors import InputError
-from hardem_jax.models.checkpoints.span_reader import load_reader, save_reader
-from hardem_jax.models.encoders.pretrained import load_encoder
-from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.spans.questions import ReadingQuestions
-from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
-from hardem_jax.tasks.trained import Trained
+from hardem_jax.spans.checkpoint import load_reader, save_reader
+from hardem_jax.spans.commands import Train
+from hardem_jax.spans.model import SpanReader
+from hardem_jax.spans.task import SpanTask
+from hardem_jax.task.trained import Trained
 from tests.commands import WINDOWS, call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
@@ -296,7 +297,7 @@ def test_the_folder_is_uploaded_when_it_is_whole(root, capsys, tmp_path, monkeyp
         uploaded.append((sorted(file.name for file in folder.iterdir()), name, private))
         return f"https://hub/{name}"
 
-    monkeypatch.setattr("hardem_jax.cli.export.command.upload", upload)
+    monkeypatch.setattr("hardem_jax.spans.export.command.upload", upload)
     flags = ("--run-dir", root / "run", "--out", tmp_path / "out", "--push-to-hub", "me/reader")
     call(triviaqa, "export", *flags, "--no-private")
     [(files, name, private)] = uploaded

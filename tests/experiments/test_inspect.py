@@ -13,8 +13,8 @@ import pytest
 from experiments import drop, squad_layout, wikisql, wikitablequestions
 from experiments.inspect.page import page, record
 from experiments.inspect.sources import RunViews, Said
+from hardem_jax.documents.show import joined
 from hardem_jax.show.record import View
-from hardem_jax.show.spans import joined
 from tests.commands import call
 from tests.data.builders.inputs import write_wikitablequestions
 from tests.inspector import block, inspect, opened, refused, written

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from experiments import multi_span, squad_layout
-from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, PreparedSplit
+from hardem_jax.documents.prepared import TAGGINGS_FORMAT, PreparedSplit
 from tests import official_scripts
 from tests.commands import WINDOWS, call, evaluation, fails
 from tests.inspector import block, written

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from experiments import narrativeqa
-from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES
+from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES
 from tests.commands import WINDOWS, call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 

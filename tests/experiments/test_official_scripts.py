@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments import drop, nq_open, squad_layout, triviaqa, wikisql, wikitablequestions
-from hardem_jax.metrics import squad
+from hardem_jax.documents.metrics import squad
 from tests import commands, official_scripts
 from tests.commands import WINDOWS
 from tests.data.builders.inputs import write_wikitablequestions

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import nq_open, retrieve, triviaqa_open
 from experiments.open_qa import best_number
-from hardem_jax.data.prepared.spans import PreparedSplit
+from hardem_jax.documents.prepared import PreparedSplit
 from tests import commands
 from tests.commands import WINDOWS
 from tests.tiny import PEOPLE, PLACES, write_checkpoint

@@ -8,7 +8,7 @@ from flax import nnx
 from experiments.quickstart.run import Quickstart
 from experiments.quickstart.starting_values import start_by_matching
 from hardem_jax.cli.command import run_command
-from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.bert import Bert, BertConfig
 from tests.commands import said
 from tests.marks import slow
 

@@ -7,10 +7,10 @@ import pytest
 
 from experiments import nq_open, retrieve
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.spans import PreparedSplit
-from hardem_jax.data.readers.dpr import read_contexts
+from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
+from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.retrieval.retrieve import Retriever
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans
+from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.words import split_words
 from tests.commands import call, fails
 from tests.retrieval.corpora import rows_of, save

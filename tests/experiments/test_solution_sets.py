@@ -9,6 +9,8 @@ import pytest
 from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
 from hardem_jax.cli.command import run_command
 from hardem_jax.data import builders
+from hardem_jax.equations.records import to_numeric_question
+from hardem_jax.queries.records import to_query_question
 from tests.commands import WINDOWS, call
 from tests.data.builders import inputs
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
@@ -47,13 +49,13 @@ def test_rows_are_those_of_the_questions(tmp_path, capsys):
 
     rows = tabulate(capsys, built / "drop", built / "wikisql", spans, sets)
     of_drop, of_wikisql = (builders.open_build(built / name) for name in ("drop", "wikisql"))
-    equations = map(builders.to_numeric_question, of_drop.records("train"))
+    equations = map(to_numeric_question, of_drop.records("train"))
     found = [len(question.equations) for question in equations]
     for split, used in (("train", [size for size in found if size]), ("dev", found)):
         left_out = len(of_drop.index(split)["left_out"])
         assert left_out and 0 in found
         assert rows[f"{built / 'drop'}, {split}"] == expected(left_out, used)
-    queries = map(builders.to_query_question, of_wikisql.records("train"))
+    queries = map(to_query_question, of_wikisql.records("train"))
     found = [question.num_queries for question in queries]
     assert len({*found}) > 1 and rows[f"{built / 'wikisql'}, train"] == expected(0, found)
     for folder, questions in ((spans, 6), (sets, 5)):

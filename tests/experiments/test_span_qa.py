@@ -14,12 +14,12 @@ import pytest
 
 from experiments import squad_layout, triviaqa
 from hardem_jax.checksums import recorded_files
-from hardem_jax.cli.spans import Evaluate
-from hardem_jax.data.annotations import NO_PLACE
-from hardem_jax.data.prepared.spans import PreparedSplit
-from hardem_jax.metrics import triviaqa as official
-from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.run_config import check_run
+from hardem_jax.documents.annotations import NO_PLACE
+from hardem_jax.documents.metrics import triviaqa as official
+from hardem_jax.documents.prepared import PreparedSplit
+from hardem_jax.spans.commands import Evaluate
+from hardem_jax.spans.config import SpanInference
+from hardem_jax.task.run_config import check_run
 from hardem_jax.training.checkpoints.run import newest_step
 from tests.commands import (
     OBEYED,
@@ -180,7 +180,7 @@ def test_scores_name_the_checkpoint_that_was_read(root, capsys, monkeypatch):
     found = evaluation(capsys.readouterr().out)
     assert found["checkpoint"] == {"name": "best", "number": newest_step(root / "run" / "best")}
     steps = iter([10, 20])
-    monkeypatch.setattr("hardem_jax.tasks.trained.newest_step", lambda _: next(steps))
+    monkeypatch.setattr("hardem_jax.task.trained.newest_step", lambda _: next(steps))
     line = fails(triviaqa, capsys, *command)
     assert line.endswith(
         "which was being read, found step 20: the run is still training; try again"

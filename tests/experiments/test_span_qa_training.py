@@ -13,9 +13,9 @@ from experiments import triviaqa
 from hardem_jax import HardEM
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.spans import Train
-from hardem_jax.tasks.spans.task import SpanTask
-from hardem_jax.tasks.trained import Trained
+from hardem_jax.spans.commands import Train
+from hardem_jax.spans.task import SpanTask
+from hardem_jax.task.trained import Trained
 from tests.commands import call, fails, logged, refused, stopped_at
 from tests.experiments.span_qa import make_run, train_flags
 

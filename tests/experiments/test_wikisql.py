@@ -14,16 +14,18 @@ from flax import nnx
 
 from experiments import wikisql
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.queries import Evaluate
-from hardem_jax.data.builders.splits import TableSplit
-from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.scores import write_scores
+from hardem_jax.encoders.pretrained import flat_params, read_config
 from hardem_jax.errors import InputError
-from hardem_jax.models.checkpoints.sqlova import load_sqlova
-from hardem_jax.models.encoders.pretrained import flat_params, read_config
 from hardem_jax.objectives import HardEM, ReleasedMML
+from hardem_jax.queries.checkpoint import load_sqlova
+from hardem_jax.queries.commands import Evaluate
+from hardem_jax.queries.readers import read_answers
+from hardem_jax.queries.reward_features import QUERY_FEATURES
+from hardem_jax.queries.solutions.types import Query
+from hardem_jax.queries.splits import TableSplit
+from hardem_jax.queries.task import QueryTask
 from hardem_jax.search.objectives import (
     MAPO,
     MAPOX,
@@ -33,16 +35,14 @@ from hardem_jax.search.objectives import (
     IterativeML,
     Reinforce,
 )
-from hardem_jax.solutions.sql.types import Query
-from hardem_jax.tasks.tables.queries import QueryTask
-from hardem_jax.tasks.tables.reward_features import QUERY_FEATURES
-from hardem_jax.tasks.trained import Trained
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.task.trained import Trained
 from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN
-from tests.models.sqlova_files import state_dicts, write
-from tests.tasks.search_runs import assert_learns_a_reward
+from tests.queries.sqlova_files import state_dicts, write
+from tests.tables.search_runs import assert_learns_a_reward
 from tests.tiny import write_checkpoint, write_table_questions, write_wikisql
 
 NUM_TABLES = 6

@@ -8,17 +8,17 @@ import pytest
 
 from experiments import wikitablequestions
 from hardem_jax.cli.command import parse
-from hardem_jax.data.builders.splits import ProgramSplit
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
-from hardem_jax.metrics.wikitablequestions import Denotation, score
 from hardem_jax.objectives import HardEM
+from hardem_jax.programs.reward_features import PROGRAM_FEATURES
+from hardem_jax.programs.splits import ProgramSplit
 from hardem_jax.search.objectives import MAPO, MERL, BeamHardEM, BeamMML, Reinforce
-from hardem_jax.tasks.tables.reward_features import PROGRAM_FEATURES
+from hardem_jax.tables.metrics import Denotation, score
+from hardem_jax.tables.wikitablequestions import read_wikitablequestions
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.data.builders.inputs import write_wikitablequestions
-from tests.tasks.search_runs import assert_learns_a_reward
+from tests.tables.search_runs import assert_learns_a_reward
 from tests.tiny import write_checkpoint
 
 call = functools.partial(commands.call, wikitablequestions)

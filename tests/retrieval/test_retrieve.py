@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.config import ArticleConfig, RetrieverConfig
 from hardem_jax.retrieval.index import PassageIndex, build_index
 from hardem_jax.retrieval.recall import AnswerFinder, RecallCounts
 from hardem_jax.retrieval.retrieve import Retriever, top_k
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans
 from hardem_jax.words import split_words
 from tests.languages import facts
 from tests.retrieval.corpora import WORDS, index_of, rows_of, save

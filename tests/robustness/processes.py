@@ -49,9 +49,7 @@ class Runner:
         self._context = multiprocessing.get_context("forkserver")
         # Not the modules that index and build data: they start threads, whose locks would stay
         # held after a fork.
-        self._context.set_forkserver_preload(
-            ["experiments.triviaqa", "hardem_jax.tasks.spans.task"]
-        )
+        self._context.set_forkserver_preload(["experiments.triviaqa", "hardem_jax.spans.task"])
 
     def start(self, argv: list[str], folder: Path, **options: Any) -> "Running":
         """Starts ``argv``, module first, with its output in the folder and options of `_child`."""

@@ -45,8 +45,8 @@ def trained(run: Path) -> dict[str, Any]:
     """Returns the parameters of a run and its metrics without timings."""
     import jax
 
-    from hardem_jax.tasks.spans.task import SpanTask
-    from hardem_jax.tasks.trained import Trained
+    from hardem_jax.spans.task import SpanTask
+    from hardem_jax.task.trained import Trained
 
     results: dict[str, Any] = {}
     for name in ("last", "best"):

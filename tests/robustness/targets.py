@@ -10,23 +10,23 @@ from typing import Any
 
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.inputs.words import Vocabulary, load_word_vectors
-from hardem_jax.data.prepared.windows import WindowConfig
-from hardem_jax.data.readers.csv_tables import read_csv_table
-from hardem_jax.data.readers.dpr import read_context_questions, read_contexts
-from hardem_jax.data.readers.drop import read_drop
-from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.data.readers.nq_open import read_nq_open
-from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.readers.squad import read_squad_layout
-from hardem_jax.data.readers.table_jsonl import read_table_questions
-from hardem_jax.data.readers.triviaqa import read_triviaqa, read_triviaqa_questions
-from hardem_jax.data.readers.wikisql import read_answers, read_wikisql
-from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.documents.windows import WindowConfig
+from hardem_jax.equations.readers import read_drop
+from hardem_jax.equations.words import Vocabulary, load_word_vectors
+from hardem_jax.queries.readers import read_answers, read_wikisql
 from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.tasks.config import ReaderConfig, SpanInference
-from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.spans.config import ReaderConfig, SpanInference
+from hardem_jax.spans.readers.dpr import read_context_questions, read_contexts
+from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
+from hardem_jax.spans.readers.nq_open import read_nq_open
+from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
+from hardem_jax.spans.readers.squad import read_squad_layout
+from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
+from hardem_jax.tables.csv import read_csv_table
+from hardem_jax.tables.jsonl import read_table_questions
+from hardem_jax.tables.wikitablequestions import read_wikitablequestions
+from hardem_jax.task.run_config import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,10 +221,10 @@ def _saved() -> dict[str, Target]:
     # Here, because it imports jax, which --help does not need.
     from flax import nnx
 
-    from hardem_jax.models.encoders.bert import Bert, BertConfig
-    from hardem_jax.models.encoders.checkpoint_files import read_weights
-    from hardem_jax.models.encoders.pretrained import read_config, save_encoder
-    from hardem_jax.tasks.encoder import restore_sizes
+    from hardem_jax.encoders.bert import Bert, BertConfig
+    from hardem_jax.encoders.checkpoint_files import read_weights
+    from hardem_jax.encoders.pretrained import read_config, save_encoder
+    from hardem_jax.task.encoder import restore_sizes
 
     sizes = dataclasses.asdict(BertConfig(100, 8, 2, 2, 16))
     config = {

@@ -7,4 +7,4 @@ def test_the_walk_meets_the_numbers_of_every_command():
     found = numbers()
     assert len(found) > 150
     assert {"BatchConfig.buckets", "Predict.top", "TaggerConfig.max_tokens"} <= set(found)
-    assert {"WikiTableQuestionsOptions.number", "TrainStep.tokens"} <= set(found)
+    assert {"WikiTableQuestions.number", "TrainStep.tokens"} <= set(found)

@@ -10,13 +10,13 @@ import pytest
 from flax import nnx
 
 from hardem_jax import losses
-from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.search.learned_rewards import learned_reward_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
-from tests.tasks.search_runs import Killed, run_in
-from tests.tasks.toy import TASKS, VOCABULARY
+from tests.tables.search_runs import Killed, run_in
+from tests.task.toy import TASKS, VOCABULARY
 
 # Questions, candidates of each, features of a candidate.
 B, N, F = 8, 5, 4

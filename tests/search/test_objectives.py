@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hardem_jax import losses, posteriors
-from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.objectives import AnyObjective, label
+from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.search import candidates
 from hardem_jax.search.objectives import (
     MAPO,
@@ -24,8 +24,8 @@ from hardem_jax.search.objectives import (
     IterativeML,
     Reinforce,
 )
-from tests.distributions.test_sql import COLUMNS, WORDS, B, K, logits, queries_of
 from tests.marks import slow
+from tests.queries.test_distribution import COLUMNS, WORDS, B, K, logits, queries_of
 
 WIDTH = 3 + 4 * K
 ROWS = np.ones(B, bool)

@@ -7,9 +7,9 @@ import pytest
 
 from hardem_jax.search import candidates
 from hardem_jax.search.objectives import MAPO, Reinforce
-from tests.distributions.test_program import B
-from tests.distributions.test_program_sampling import WITHIN, distribution, enumerated, values
 from tests.marks import slow
+from tests.programs.test_distribution import B
+from tests.programs.test_sampling import WITHIN, distribution, enumerated, values
 from tests.search.test_objectives import Given, clipped_loss, within_three_standard_errors
 
 ROWS = np.ones(B, bool)

@@ -20,9 +20,10 @@ def test_the_examples_of_the_guide_run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("limit", ["at most 4,096 queries", "first 400 words", "than 40 rows"])
 def test_the_guide_names_the_limits_of_the_code(limit):
-    from hardem_jax.data.build_options import DropNumOptions, WikiSQLOptions
+    from hardem_jax.equations.builds import DropNum
+    from hardem_jax.queries.builds import WikiSQL
     from hardem_jax.show.html import ROWS
 
-    known = (f"at most {WikiSQLOptions().rules.cap:,} queries",)
-    known += (f"first {DropNumOptions().max_words} words", f"than {ROWS} rows")
+    known = (f"at most {WikiSQL().rules.cap:,} queries",)
+    known += (f"first {DropNum().max_words} words", f"than {ROWS} rows")
     assert limit in known and limit in GUIDE.read_text(encoding="utf-8")

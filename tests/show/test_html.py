@@ -17,7 +17,8 @@ from hardem_jax.show.record import (
     record_of_views,
     segments,
 )
-from hardem_jax.solutions.sql.types import Table
+from hardem_jax.tables.show import grid
+from hardem_jax.tables.table import Table
 from tests.show.html_pages import Page
 
 
@@ -153,7 +154,9 @@ def test_cells_are_selected_or_compared_by_solutions():
         Entry(2, "c"),
     ]
     chances = [Moment([0.5, 0.25, 0.125])]
-    page = Page(as_html(Record(title="t", solutions=entries, size=3, table=TABLE, moments=chances)))
+    page = Page(
+        as_html(Record(title="t", solutions=entries, size=3, table=grid(TABLE), moments=chances))
+    )
     assert page.texts("td", "used") == ["<b>"] and page.texts("td", "asked") == ["1", "3"]
     assert page.texts("span", "null") == ["NULL"] and not page.all("b")
     heads = [(n.text, n.shade) for n in page.all("th", "used")]
@@ -166,11 +169,11 @@ def test_of_a_large_table_the_rows_that_matter_are_shown():
     table = Table("t", ("n",), ("real",), tuple((i,) for i in range(120)))
     cells = [Cells(0, range(120), []), Cells(0, [88], [(0, [17, 90])])]
     entries = [Entry(z, "z", cells=own) for z, own in enumerate(cells)]
-    page = Page(as_html(Record(title="t", solutions=entries, size=2, table=table)))
+    page = Page(as_html(Record(title="t", solutions=entries, size=2, table=grid(table))))
     assert page.texts("th", "index") == ["17", "88", "90"]
     skipped = ["… 17 rows …", "… 70 rows …", "… 1 row …", "… 29 rows …"]
     assert page.texts("td", "skipped") == skipped
-    page = Page(as_html(Record(title="t", solutions=entries[:1], size=1, table=table)))
+    page = Page(as_html(Record(title="t", solutions=entries[:1], size=1, table=grid(table))))
     assert page.texts("td", "skipped") == ["… 80 rows …"]
 
 

@@ -3,24 +3,29 @@
 import numpy as np
 import pytest
 
-from hardem_jax.data.examples import Document, NumericExample, ReadingExample, TableQuestion
-from hardem_jax.data.prepared.spans import Question
-from hardem_jax.data.prepared.windows import Window
-from hardem_jax.data.solve import numeric_question, program_question, query_question
-from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.show.equations import equation_record
-from hardem_jax.show.programs import program_record
-from hardem_jax.show.queries import query_record
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.prepared import Question
+from hardem_jax.documents.show import document_record
+from hardem_jax.documents.windows import Window
+from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.show import equation_record
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import EquationRules
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.programs.show import program_record
+from hardem_jax.programs.solutions.links import find_links
+from hardem_jax.programs.solutions.rules import ProgramRules
+from hardem_jax.programs.solutions.table import program_table
+from hardem_jax.programs.solve import program_question
+from hardem_jax.queries.show import query_record
+from hardem_jax.queries.solutions.rules import SqlRules
+from hardem_jax.queries.solve import query_question
 from hardem_jax.show.record import ROW_NUMBER
-from hardem_jax.show.spans import document_record, window_record
-from hardem_jax.show.taggings import tagging_record
-from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.solutions.equations.rules import EquationRules
-from hardem_jax.solutions.programs.links import find_links
-from hardem_jax.solutions.programs.rules import ProgramRules
-from hardem_jax.solutions.programs.table import program_table
-from hardem_jax.solutions.sql.rules import SqlRules
-from hardem_jax.solutions.sql.types import Table
+from hardem_jax.span_sets.show import tagging_record
+from hardem_jax.spans.show import window_record
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.show import grid
+from hardem_jax.tables.table import Table
 
 TABLE = Table("t", ("who", "n"), ("text", "real"), (("ann", 7), ("bo", 8), ("cy", 9)))
 
@@ -104,13 +109,13 @@ def test_equations():
 def test_queries():
     rules = SqlRules(max_conditions=1)
     asked = TableQuestion("q", "Who has 8?", TABLE, ("bo",), "execution")
-    question = query_question(asked, rules, Denotation)
+    question = query_question(asked, rules)
     record = query_record(question, TABLE, rules)
     assert (record.title, record.answer, record.size) == ("Who has 8?", "bo", len(record.solutions))
     one = next(z for z in record.solutions if z.text == "SELECT who WHERE n = '8'")
     assert one.place == "row 1" and one.cells is not None
     assert (one.cells.select, one.cells.rows) == (0, (1,))
-    assert list(one.cells.compared) == [(1, (1,))] and record.table is TABLE
+    assert list(one.cells.compared) == [(1, (1,))] and record.table == grid(TABLE)
     assert ("8", [z.number for z in record.solutions if "'8'" in z.text]) in marked(record)
     [few] = query_record(question, TABLE, rules, last).solutions
     assert few == record.solutions[-1]
@@ -132,9 +137,7 @@ def test_queries():
 )
 def test_programs(asked, answer, text, place, select, words):
     rules = ProgramRules()
-    question = program_question(
-        TableQuestion("q", asked, TABLE, (answer,), "denotation"), rules, Denotation
-    )
+    question = program_question(TableQuestion("q", asked, TABLE, (answer,), "denotation"), rules)
     links = find_links(program_table(TABLE), asked, question.words, rules)
     record = program_record(question, TABLE, links)
     one = next(z for z in record.solutions if z.text == text)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from hardem_jax.errors import Stopped
-from hardem_jax.tasks.trained import fetch
+from hardem_jax.task.trained import fetch
 from hardem_jax.training.config import HEARTBEAT_SECONDS
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.distributed import initialize_distributed, is_primary

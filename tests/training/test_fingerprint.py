@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from experiments import drop, triviaqa, wikisql
+from hardem_jax.equations.config import NAQANetModelConfig
 from hardem_jax.errors import InputError
-from hardem_jax.tasks.config import NAQANetModelConfig, ReaderConfig
+from hardem_jax.spans.config import ReaderConfig
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import (
     Meaning,

@@ -60,7 +60,7 @@ def test_decay_is_decided_by_name(name, decayed):
 
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_decay_set_of_a_whole_bert(scan_layers):
-    bert = pytest.importorskip("hardem_jax.models.encoders.bert", reason="the encoder is not there")
+    bert = pytest.importorskip("hardem_jax.encoders.bert", reason="the encoder is not there")
     config = bert.BertConfig(
         vocab_size=11,
         hidden_size=8,

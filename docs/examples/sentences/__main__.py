@@ -10,12 +10,12 @@ from docs.examples.sentences.commands import Compare, Evaluate, Train
 from docs.examples.sentences.config import FORMAT
 from hardem_jax import find_spans
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.files import new_folder, write_json
-from hardem_jax.data.prepared.spans import NOT_IN_DOCUMENTS
-from hardem_jax.data.readers.squad import read_squad_layout
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.prepared import NOT_IN_DOCUMENTS
+from hardem_jax.documents.preparing import determined_by
+from hardem_jax.spans.readers.squad import read_squad_layout
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ from hardem_jax.data.batching.padding import Arrays, Inputs, Pad
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.files import read_meta
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
-from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.task.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
+from hardem_jax.task.run_config import RunConfig
 
 #: What a score of "the most likely sentence is in Z", and one of "is the annotated one", is called.
 IN_Z, TRUE = "in Z", "true z"

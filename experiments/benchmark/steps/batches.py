@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 
 from experiments.benchmark.steps.setting import MAX_MENTION, Batch, Setting, random_texts
-from hardem_jax.models.program_parser import (
+from hardem_jax.equations.solutions.rules import MINUS, PASSAGE, PLUS, SPECIAL
+from hardem_jax.programs.model import (
     FIELD_FACTS,
     KINDS,
     LINK_FACTS,
     MODIFIABLE,
     SELECTABLE,
 )
-from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS
-from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL
-from hardem_jax.solutions.programs.types import OPERATORS, PARTS, SHAPES
-from hardem_jax.solutions.sql.types import MAX_CONDITIONS
+from hardem_jax.programs.solutions.types import OPERATORS, PARTS, SHAPES
+from hardem_jax.queries.model import NUM_AGGREGATORS, NUM_OPERATORS
+from hardem_jax.queries.solutions.types import MAX_CONDITIONS
 
 #: Numbers of a text in the equations task: passage and question of DROP have 24 in the mean.
 NUM_NUMBERS = 24

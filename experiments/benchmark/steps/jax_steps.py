@@ -23,13 +23,13 @@ from experiments.benchmark.steps.setting import (
 )
 from experiments.benchmark.steps.tasks import TASKS
 from hardem_jax.data.batching.packing import packing_arrays, rows_needed
+from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
+from hardem_jax.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.errors import InputError
-from hardem_jax.models.encoders.base import Encoder
-from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
-from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
-from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
+from hardem_jax.spans.model import SpanReader
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import LossFn

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hardem_jax.encoders.config import Implementation
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.config import Implementation
 
 # The longest mention, in tokens (released code: 10).
 MAX_MENTION = 10
@@ -90,7 +90,7 @@ class StepFlags:
         attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
         random_bits: how dropout draws: "threefry2x32", as training does, or by the hardware
             ("rbg", "unsafe_rbg").
-        attention: what computes it, see `hardem_jax.models.ops.attention`.
+        attention: what computes it, see `hardem_jax.encoders.ops.attention`.
         scan_layers: compile one layer and loop over it, as `--model.scan-layers` does.
         packed_tokens: length of the rows into which texts are packed; None pads them.
         accumulate: k, micro-batches of a step, each with these rows.

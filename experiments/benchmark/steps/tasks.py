@@ -19,18 +19,18 @@ from experiments.benchmark.steps.batches import (
     word_batch,
 )
 from experiments.benchmark.steps.setting import Batch, Setting, random_batch
-from hardem_jax.models.encoders.base import Encoder
-from hardem_jax.models.encoders.packing import encode
-from hardem_jax.models.equation_tagger import EquationTagger
-from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.models.program_parser import ProgramParser
-from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.models.sqlova import SQLova
-from hardem_jax.models.tagged_reader import TaggedReader
-from hardem_jax.solutions.equations.rules import EquationRules
-from hardem_jax.tasks.base import make_loss
-from hardem_jax.tasks.spans.loss import make_span_loss
-from hardem_jax.tasks.spans.taggings import make_tagging_loss
+from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.packing import encode
+from hardem_jax.equations.model import EquationTagger
+from hardem_jax.equations.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.equations.solutions.rules import EquationRules
+from hardem_jax.programs.model import ProgramParser
+from hardem_jax.queries.model import SQLova
+from hardem_jax.span_sets.model import TaggedReader
+from hardem_jax.span_sets.task import make_tagging_loss
+from hardem_jax.spans.loss import make_span_loss
+from hardem_jax.spans.model import SpanReader
+from hardem_jax.task.base import make_loss
 
 Array = jax.Array
 

@@ -17,14 +17,13 @@ build is under way, its folder is called ``incomplete.*``.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,8 +36,8 @@ from hardem_jax.data.builders.beam import write_with_beam
 from hardem_jax.data.builders.counts import count
 from hardem_jax.data.builders.features import features_of
 from hardem_jax.data.builders.shards import Shard, cut, write_here
-from hardem_jax.data.builders.solvers import Solver
-from hardem_jax.data.builders.sources import Release, digests, download
+from hardem_jax.data.builders.sources import digests, download
+from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json, writing
 from hardem_jax.data.json_stream import PathLike
@@ -47,13 +46,13 @@ from hardem_jax.locks import locked
 
 #: Version of records and their order. Raise it with any change in what a build of the same files
 #: holds.
-FORMAT = "build 10"
+FORMAT = "build 11"
 
 BUILD_FILE = "build.json"
 _WORK = "work"
 
 
-class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
+class SolutionBuilder(tfds.core.ShardBasedBuilder):
     """A TFDS builder whose records hold Z.
 
     ``download_and_prepare`` builds in this process, or with Beam, see
@@ -61,10 +60,10 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
     without a solution is kept, with an empty Z.
 
     Args:
+        data_set: what is built; its fields are the options.
         data_dir: where builds lie.
         folder: the official files; None downloads them, where there is a lasting record of their
             digest.
-        options: of the data set, an instance of ``OPTIONS``; None for the defaults.
         splits: splits to build; by default those whose files are present.
         shard_size: questions per shard.
         processes: number of processes that find Z without Beam; the files are the same. Workers are
@@ -76,19 +75,15 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    OPTIONS: ClassVar[type]
-    SPLITS: ClassVar[tuple[str, ...]] = ("train", "dev")
-    RELEASE: ClassVar[Release]
-    METRIC: ClassVar[str | None] = None
     # TFDS would look for the file next to the module, with a package that it does not require.
     url_infos: ClassVar[dict[str, Any]] = load_url_infos(Path(__file__).with_name("checksums.tsv"))
 
     def __init__(
         self,
+        data_set: DataSet,
         *,
         data_dir: PathLike,
         folder: PathLike | None = None,
-        options: Any = None,
         splits: Sequence[str] = (),
         shard_size: int = 256,
         processes: int = 1,
@@ -97,7 +92,9 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         if shard_size < 1:
             raise InputError(f"shard_size: expected at least 1, found {shard_size}")
         self._processes, self._progress = processes, progress
-        self.options = self.OPTIONS() if options is None else options
+        self.data_set = data_set
+        # TFDS has a class for each data set, and the name there.
+        setattr(self, "name", data_set.NAME)  # noqa: B010
         self.folder = None if folder is None else Path(folder)
         self.shard_size = shard_size
         self.splits = tuple(splits) or self._splits_there()
@@ -105,10 +102,9 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         self.identity = {
             "format": FORMAT,
             "data set": self.name,
-            "options": dataclasses.asdict(self.options),
+            "options": dataclasses.asdict(data_set),
             "sources": self._digests(),
             "shard_size": shard_size,
-            **self._more_identity(),
         }
         config = tfds.core.BuilderConfig(name=fingerprint(self.identity))
         # Absolute, since workers may have another current folder.
@@ -116,9 +112,9 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         with writing(data_dir):
             super().__init__(data_dir=data_dir, config=config, file_format="array_record")
         self._original_state = {
+            "data_set": data_set,
             "data_dir": data_dir,
             "folder": folder,
-            "options": options,
             "splits": splits,
             "shard_size": shard_size,
         }
@@ -142,30 +138,13 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
                     shutil.rmtree(left)
                 super().download_and_prepare(**options)
 
-    def _more_identity(self) -> dict[str, Any]:
-        """What else determines a build of a class with more arguments."""
-        return {}
-
-    @abc.abstractmethod
-    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
-        """Files and folders that determine a split, relative to ``folder``."""
-
-    @abc.abstractmethod
-    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
-        """The examples of a split, in the order of the file, without Z."""
-
-    @property
-    @abc.abstractmethod
-    def solver(self) -> Solver:
-        """Finds Z of the examples."""
-
     def _info(self) -> tfds.core.DatasetInfo:
-        features = features_of(self.solver.kind)
+        features = features_of(self.data_set.solver.kind)
         return tfds.core.DatasetInfo(
             builder=self,
-            description=f"{type(self).__name__} with Z",
+            description=f"{type(self.data_set).__name__} with Z",
             features=features,
-            homepage=self.RELEASE.home,
+            homepage=self.data_set.RELEASE.home,
             disable_shuffling=True,
         )
 
@@ -173,14 +152,14 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         folder = self.folder
         if folder is None:
             unpacked = Path(self._data_dir_root, "downloads", f"{self.name}-{self._checksum()}")
-            folder = download(self.RELEASE, dl_manager, unpacked)
+            folder = download(self.data_set.RELEASE, dl_manager, unpacked)
         shards = {}
         for split in self.splits:
             skips = self.exclusions[split] = ExclusionCounts()
-            read = self.read(folder, split, skips)
+            read = self.data_set.read(folder, split, skips)
             examples = (x for x in read if not skips.repeated(x.id, getattr(x, "golds", None)))
             work = Path(self.data_dir, _WORK, split)
-            shards[split] = cut(examples, work, self.solver, self.shard_size)
+            shards[split] = cut(examples, work, self.data_set.solver, self.shard_size)
             self._check_some(split, len(shards[split]))
         return shards
 
@@ -224,51 +203,54 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         splits = {}
         for split, shards in plan.items():
             rows = [row for shard in shards for row in shard.facts()]
-            skips, kind = self.exclusions[split], self.solver.kind
-            splits[split], index = count(kind, split, rows, skips, self.options)
+            skips, kind = self.exclusions[split], self.data_set.solver.kind
+            splits[split], index = count(kind, split, rows, skips, self.data_set)
             self._check_some(split, len(rows) - len(index["skipped"]))
             write_json(Path(self.data_dir, index_file(split)), index)
         return {
             **self.identity,
             "fingerprint": fingerprint(self.identity),
-            "kind": self.solver.kind,
-            "metric": self.METRIC,
+            "kind": self.data_set.solver.kind.name,
+            "metric": self.data_set.METRIC,
             "splits": splits,
         }
 
     def _check_some(self, split: str, count: int) -> None:
         if not count:
             raise InputError(
-                f"{self.folder or self.RELEASE.url}: expected questions in {split!r}, found none "
-                f"that can be used; {self.exclusions[split].one_line()}"
+                f"{self.folder or self.data_set.RELEASE.url}: expected questions in {split!r}, "
+                f"found none that can be used; {self.exclusions[split].one_line()}"
             )
 
     def _splits_there(self) -> tuple[str, ...]:
         if self.folder is None:
-            return self.SPLITS
+            return self.data_set.SPLITS
         folder = self.folder
         found = tuple(
             split
-            for split in self.SPLITS
-            if all(os.path.exists(folder / name) for name in self.source_names(folder, split))
+            for split in self.data_set.SPLITS
+            if all(
+                os.path.exists(folder / name) for name in self.data_set.source_names(folder, split)
+            )
         )
         if not found:
-            names = ", ".join(self.source_names(self.folder, self.SPLITS[0]))
+            names = ", ".join(self.data_set.source_names(self.folder, self.data_set.SPLITS[0]))
             raise InputError(
-                f"{self.folder}: expected {names}, from {self.RELEASE.home}; found no such files"
+                f"{self.folder}: expected {names}, from {self.data_set.RELEASE.home}; "
+                "found no such files"
             )
         return found
 
     def _digests(self) -> dict[str, dict[str, str]]:
         """Split -> name -> digest of its source files; of a download, the recorded one."""
         if self.folder is None:
-            if self.RELEASE.url is None:
+            if self.data_set.RELEASE.url is None:
                 raise InputError(
-                    f"{type(self).__name__}: expected a folder with the official files, which a "
-                    f"person gets from {self.RELEASE.home}; found none"
+                    f"{type(self.data_set).__name__}: expected a folder with the official files, "
+                    f"which a person gets from {self.data_set.RELEASE.home}; found none"
                 )
-            return {split: {self.RELEASE.url: self._checksum()} for split in self.splits}
-        names = {split: self.source_names(self.folder, split) for split in self.splits}
+            return {split: {self.data_set.RELEASE.url: self._checksum()} for split in self.splits}
+        names = {split: self.data_set.source_names(self.folder, split) for split in self.splits}
         # What several splits share (gigabytes of evidence) is read once.
         found = digests(self.folder, {name for some in names.values() for name in some})
         return {split: {name: found[name] for name in some} for split, some in names.items()}
@@ -276,7 +258,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
     def _checksum(self) -> str:
         """The recorded digest of the release that is downloaded."""
         infos: Any = self.url_infos
-        return infos[self.RELEASE.url].checksum
+        return infos[self.data_set.RELEASE.url].checksum
 
 
 def index_file(split: str) -> str:

@@ -22,50 +22,45 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hardem_jax.data.builders.features import TABLE_KINDS, Kind
-from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.solve import (
-    FEWER_CONDITIONS,
-    NO_EQUATION,
-    NO_PROGRAM,
-    NO_QUERY,
-    size_summary,
-)
+from hardem_jax.data.data_sets import DataSet, RecordKind
+from hardem_jax.data.exclusions import ExclusionCounts, size_summary
 
 #: The split that is trained on.
 TRAIN = "train"
 
-_NO_SOLUTION = {"numeric": NO_EQUATION, "queries": NO_QUERY, "programs": NO_PROGRAM}
-
 
 def count(
-    kind: Kind, split: str, rows: Sequence[dict[str, Any]], skips: ExclusionCounts, options: Any
+    kind: RecordKind,
+    split: str,
+    rows: Sequence[dict[str, Any]],
+    skips: ExclusionCounts,
+    data_set: DataSet,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Counts and index of a split.
 
     Args:
         kind: of its records.
         split: its name.
-        rows: `hardem_jax.data.builders.features.facts` of every record and its "digest"; "content"
+        rows: `Solver.facts` of every record and its "digest"; "content"
             is the digest of all digests, options and numbers left out.
         skips: what the reader left out; what drops out here is added to it.
-        options: of the data set.
+        data_set: whose fields are the options.
     """
     used, skipped = [], []
     tables: dict[str, int] = {}
     for place, row in enumerate(rows):
         reason, _, note = row.get("defect", "").partition(": ")
         if not reason and not row["found"] and split == TRAIN:
-            reason, note = _NO_SOLUTION.get(kind, ""), row.get("note", "")
+            reason, note = kind.no_solution, row.get("note", "")
         if reason:
             skips.add(reason, row["id"], note)
             skipped.append(place)
             continue
         used.append(row)
-        if kind in TABLE_KINDS:
+        if kind.with_table:
             tables.setdefault(row["table_id"], place)
-        if kind == "queries" and row["max_conditions"] < options.rules.max_conditions:
-            skips.warn(FEWER_CONDITIONS, row["id"])
+        if warning := row.get("warning"):
+            skips.warn(warning, row["id"])
     sizes = [row["found"] for row in used]
     counts = {
         "questions read": len(used) + skips.total,
@@ -73,13 +68,13 @@ def count(
         "questions": len(used),
         "questions with a solution": sum(size > 0 for size in sizes),
     }
-    if kind in TABLE_KINDS:
+    if kind.with_table:
         cut = [row["found"] - row["kept"] for row in used]
         counts["questions cut by the cap"] = sum(number > 0 for number in cut)
         counts["solutions cut by the cap"] = sum(cut)
         counts["tables"] = len(tables)
     # Not of ids: a question without one has a path in its place.
-    determined = [dataclasses.asdict(options), skips.as_dict(), [row["digest"] for row in rows]]
+    determined = [dataclasses.asdict(data_set), skips.as_dict(), [row["digest"] for row in rows]]
     found = {
         "counts": list(counts.items()),  # in this order, for people
         "solutions per question": size_summary(sizes),
@@ -95,6 +90,6 @@ def count(
         "skipped": skipped,
         "tables": tables,
     }
-    if kind == "numeric":
+    if kind.repetitions:
         index["repeated"] = skips.repetitions
     return found, index

@@ -19,25 +19,12 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums
 from hardem_jax.data.builders.base import BUILD_FILE, FORMAT, index_file
-from hardem_jax.data.builders.features import (
-    Kind,
-    Record,
-    parse,
-    to_numeric_question,
-    to_program_question,
-    to_query_question,
-    to_reading_example,
-)
+from hardem_jax.data.builders.features import parse
+from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.files import read_json
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError, similar_path
-
-_FROM_RECORD: dict[Kind, Callable[[Record], Any]] = {
-    "reading": to_reading_example,
-    "numeric": to_numeric_question,
-    "queries": to_query_question,
-    "programs": to_program_question,
-}
+from hardem_jax.registry import task_module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +41,14 @@ class Build:
     meta: dict[str, Any]
 
     @property
-    def kind(self) -> Kind:
-        """Of its records, see `hardem_jax.data.builders.features`."""
+    def kind(self) -> str:
+        """Name of the kind of its records."""
         return self.meta["kind"]
+
+    @property
+    def records_kind(self) -> RecordKind:
+        """How its records are laid out."""
+        return task_module(self.kind, "records").RECORDS
 
     def check_split(self, split: str) -> None:
         """Raises `InputError` if there is no such split."""
@@ -73,11 +65,11 @@ class Build:
         self.check_split(split)
         files = sorted(self.folder.glob(f"{self.meta['data set']}-{split}.array_record-*"))
         data: Any = ArrayRecordDataSource(list(map(str, files)))
-        return Examples(data, functools.partial(parse, self.kind))
+        return Examples(data, functools.partial(parse, self.records_kind))
 
     def examples(self, split: str) -> Sequence[Any]:
-        """The project's objects by index, see `hardem_jax.data.builders.features`."""
-        return Examples(self.records(split), _FROM_RECORD[self.kind])
+        """The task's objects by index."""
+        return Examples(self.records(split), self.records_kind.to_example)
 
     def index(self, split: str) -> dict[str, Any]:
         """What `hardem_jax.data.builders.counts` says of the records of a split."""

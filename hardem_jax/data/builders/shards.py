@@ -21,8 +21,8 @@ from typing import Any
 
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from hardem_jax.data.builders.features import Record, facts, serialize
-from hardem_jax.data.builders.solvers import Solver
+from hardem_jax.data.builders.features import serialize
+from hardem_jax.data.data_sets import Record, Solver
 from hardem_jax.data.files import writing
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
@@ -97,7 +97,8 @@ def write_shard(shard: Shard, path: Path) -> None:
                 for _, record in shard():
                     data = serialize(kind, record)
                     writer.write(data)
-                    rows.append(facts(kind, record) | {"digest": sha256(data).hexdigest()})
+                    facts = shard.solver.facts(record)
+                    rows.append(facts | {"digest": sha256(data).hexdigest()})
             finally:
                 writer.close()
         except RuntimeError as error:  # of ArrayRecord, which notices a full disk when it closes

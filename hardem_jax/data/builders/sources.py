@@ -15,7 +15,6 @@ import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +23,10 @@ from tensorflow_datasets.core.download.download_manager import NonMatchingChecks
 from tensorflow_datasets.core.download.util import DownloadError
 
 from hardem_jax.data.archives import extract
+from hardem_jax.data.data_sets import Release
 from hardem_jax.data.files import work_folder
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.hub import SECONDS
-
-
-@dataclass(frozen=True)
-class Release:
-    """An official release.
-
-    Attributes:
-        home: where a person gets it.
-        url: of the archive in ``checksums.tsv``; None if it cannot be downloaded from here.
-        inside: folder of the archive that holds the files.
-    """
-
-    home: str
-    url: str | None = None
-    inside: str = "."
 
 
 def digest(path: Path) -> str:

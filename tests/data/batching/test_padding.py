@@ -10,8 +10,8 @@ from hardem_jax.data.batching.evaluation import evaluation_batches
 from hardem_jax.data.batching.packing import PADDING, rows_needed
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, example_batches, training_batches
-from hardem_jax.data.inputs.windows import pad_windows
-from hardem_jax.data.prepared.windows import Window
+from hardem_jax.documents.inputs import pad_windows
+from hardem_jax.documents.windows import Window
 from hardem_jax.errors import InputError
 
 PAD = functools.partial(pad_windows, num_solutions=2, pad_id=0)

@@ -2,31 +2,35 @@
 
 import csv
 import dataclasses
-import functools
 import json
 
 import numpy as np
 
 from hardem_jax.data import builders
-from hardem_jax.data.builders.solvers import with_mentions
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.dpr import read_contexts
-from hardem_jax.data.readers.drop import read_drop
-from hardem_jax.data.readers.narrativeqa import (
+from hardem_jax.documents.records import with_mentions
+from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.readers import read_drop
+from hardem_jax.equations.solutions.enumeration import EquationRules
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.programs.builds import WikiTablePrograms
+from hardem_jax.programs.solutions.rules import ProgramRules
+from hardem_jax.programs.solve import program_question
+from hardem_jax.queries.builds import WikiSQL, WikiTableQuestions
+from hardem_jax.queries.readers import read_answers
+from hardem_jax.queries.solutions.enumeration import SqlRules
+from hardem_jax.queries.solve import query_question
+from hardem_jax.spans.builds import NarrativeQA, NQOpen, TriviaQA, TriviaQAOpen
+from hardem_jax.spans.readers.dpr import read_contexts
+from hardem_jax.spans.readers.narrativeqa import (
     QUESTIONS,
     SUMMARIES,
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.data.readers.triviaqa import read_triviaqa
-from hardem_jax.data.readers.wikisql import read_answers
-from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
-from hardem_jax.data.solve import numeric_question, program_question, query_question
-from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.equations.enumeration import EquationRules
-from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.solutions.programs.rules import ProgramRules
-from hardem_jax.solutions.sql.enumeration import SqlRules
+from hardem_jax.spans.readers.triviaqa import read_triviaqa
+from hardem_jax.tables.wikitablequestions import read_wikitablequestions
 from tests.tiny import PEOPLE, PLACES, write_drop, write_triviaqa, write_wikisql
 
 NAMES = (
@@ -98,19 +102,23 @@ def write_wikitablequestions(folder):
     (folder / "data" / "random-split-1-train.tsv").write_text("\n".join(lines) + "\n")
 
 
-def make(name, root, out, **more):
+DATA_SETS = {
+    "triviaqa": TriviaQA,
+    "narrativeqa": NarrativeQA,
+    "triviaqa_open": TriviaQAOpen,
+    "nq_open": NQOpen,
+    "drop": DropNum,
+    "wikisql": WikiSQL,
+    "wtq": WikiTableQuestions,
+    "wtq_programs": WikiTablePrograms,
+}
+
+
+def make(name, root, out, *, data_set=None, **more):
     """The builder of a data set on its files."""
-    classes = {
-        "triviaqa": builders.TriviaQA,
-        "narrativeqa": builders.NarrativeQA,
-        "triviaqa_open": builders.TriviaQAOpen,
-        "nq_open": builders.NQOpen,
-        "drop": builders.DropNum,
-        "wikisql": builders.WikiSQL,
-        "wtq": functools.partial(builders.WikiTableQuestions, denotation=Denotation),
-        "wtq_programs": functools.partial(builders.WikiTablePrograms, denotation=Denotation),
-    }
-    return classes[name](folder=write(name, root), data_dir=out, **more)
+    return builders.SolutionBuilder(
+        data_set or DATA_SETS[name](), folder=write(name, root), data_dir=out, **more
+    )
 
 
 def expected(name, root):
@@ -132,8 +140,8 @@ def expected(name, root):
     else:
         found = read_wikitablequestions(folder, "random-split-1-train", skips=skips)
     if name == "wtq_programs":
-        return [program_question(each, ProgramRules(), Denotation) for each in found]
-    return [query_question(each, RULES, Denotation) for each in found]
+        return [program_question(each, ProgramRules()) for each in found]
+    return [query_question(each, RULES) for each in found]
 
 
 def plain(example):

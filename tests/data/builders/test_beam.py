@@ -1,19 +1,20 @@
 """Beam writes the files that a single process writes, with any number of workers."""
 
 import contextlib
-import dataclasses
 import errno
 import os
 import sys
 import traceback
 import types
+from typing import Any
 
 import pytest
 
 from hardem_jax.data import builders
 from hardem_jax.data.builders import shards
 from hardem_jax.data.builders.beam import write_with_beam
-from hardem_jax.data.builders.solvers import SpanSolver
+from hardem_jax.documents.records import SpanSolver
+from hardem_jax.equations.builds import DropNum
 from hardem_jax.errors import InputError
 from tests.data.builders import inputs
 from tests.data.builders.test_builders import built, contents
@@ -57,8 +58,8 @@ def test_beam_in_this_process_writes_them_too(beam, name, root, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_that_fails_leaves_nothing(beam, root, tmp_path):
-    builder = inputs.make("drop", root, tmp_path)
-    builder.options = dataclasses.replace(builder.options, rules=None)
+    broken: Any = None
+    builder = inputs.make("drop", root, tmp_path, data_set=DropNum(rules=broken))
     config = builders.beam_config(["direct_running_mode=in_memory"])
     with pytest.raises(Exception, match="question_numbers"):
         builder.download_and_prepare(download_config=config)

@@ -18,14 +18,19 @@ import tensorflow_datasets as tfds
 
 from hardem_jax.data import builders
 from hardem_jax.data.builders import base, shards
-from hardem_jax.data.builders.features import query_record, serialize
-from hardem_jax.data.builders.solvers import QuerySolver, SpanSolver
-from hardem_jax.data.examples import Document, ReadingExample, TableQuestion
-from hardem_jax.data.solve import NOT_ENUMERABLE
+from hardem_jax.data.builders.features import serialize
+from hardem_jax.data.exclusions import NOT_ENUMERABLE
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.records import SpanSolver
+from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
-from hardem_jax.solutions.equations.enumeration import EquationRules
-from hardem_jax.solutions.sql.enumeration import Table
+from hardem_jax.queries.records import RECORDS, QuerySolver, query_record, to_query_question
+from hardem_jax.queries.solutions.enumeration import Table
+from hardem_jax.spans.builds import NarrativeQA, NQOpen
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.records import table_of
 from tests.damages import DAMAGES
 from tests.data.builders import inputs
 
@@ -65,7 +70,7 @@ def test_a_build_holds_what_readers_and_enumeration_give(name, root, tmp_path):
         examples[len(expected)]
 
     sizes = [
-        len(getattr(example, {"reading": "mentions", "numeric": "equations"}[build.kind]))
+        len(getattr(example, {"documents": "mentions"}.get(build.kind, build.kind)))
         if build.kind not in ("queries", "programs")
         else getattr(example, f"num_{build.kind}")
         for example in expected
@@ -74,7 +79,7 @@ def test_a_build_holds_what_readers_and_enumeration_give(name, root, tmp_path):
     solved = np.count_nonzero(sizes)
     counts = dict(found["counts"])
     # What is trained on as it is has no use for questions without a solution.
-    assert counts["questions"] == (len(sizes) if build.kind == "reading" else solved)
+    assert counts["questions"] == (len(sizes) if build.kind == "documents" else solved)
     assert counts["questions with a solution"] == solved > 0
     assert found["solutions per question"]["max"] == max(sizes)
 
@@ -100,7 +105,7 @@ def test_records_are_those_that_tfds_reads(name, root, tmp_path):
 
 def test_tables_come_back(root, tmp_path):
     build = built("wikisql", root, tmp_path)
-    tables = {builders.to_table(record) for record in build.records("train")}
+    tables = {table_of(record) for record in build.records("train")}
     lines = (root / "wikisql" / "train.tables.jsonl").read_text().splitlines()
     assert {(table.id, table.header, table.rows) for table in tables} == {
         (line["id"], tuple(line["header"]), tuple(map(tuple, line["rows"])))
@@ -124,7 +129,7 @@ def test_the_same_again_is_not_built_again(root, tmp_path, monkeypatch):
 
 
 def changed_options(root, monkeypatch):
-    return {"options": builders.DropNumOptions(rules=EquationRules(negative=True))}
+    return {"data_set": DropNum(rules=EquationRules(negative=True))}
 
 
 def changed_source(root, monkeypatch):
@@ -185,7 +190,9 @@ def write_here(pairs, processes):
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[3] == "kill":
     base.write_here = write_here
-builders.DropNum(folder=sys.argv[1], data_dir=sys.argv[2], shard_size=2).download_and_prepare()
+builders.SolutionBuilder(
+    DropNum(), folder=sys.argv[1], data_dir=sys.argv[2], shard_size=2
+).download_and_prepare()
 """
 
 
@@ -226,7 +233,7 @@ def test_keys_are_positions_in_the_split(root, tmp_path):
 
 def test_a_build_of_another_format_is_refused(tmp_path):
     (tmp_path / "build.json").write_text('{"format": "build 1"}')
-    with pytest.raises(InputError, match="expected format build 10, found build 1; build it again"):
+    with pytest.raises(InputError, match="expected format build 11, found build 1; build it again"):
         builders.open_build(tmp_path)
 
 
@@ -290,15 +297,15 @@ def test_what_z_cannot_hold_is_kept_and_marked(tmp_path):
     assert record["defect"] == (
         f"{NOT_ENUMERABLE}: answer: expected integers of 64 bits or text, found {2**70}"
     )
-    assert builders.to_query_question(record).answer == [2**70]
-    assert builders.to_table(record) == table
+    assert to_query_question(record).answer == [2**70]
+    assert table_of(record) == table
 
 
 def test_records_have_the_same_bytes_in_every_order_of_their_fields():
     table = Table("1", ("a",), ("real",), ((1.5,),))
     [record] = QuerySolver().records([TableQuestion("q", "Is it 1.5?", table, (1.5,))])
-    again = query_record(builders.to_query_question(record), table)
-    assert serialize("queries", dict(reversed(again.items()))) == serialize("queries", record)
+    again = query_record(to_query_question(record), table)
+    assert serialize(RECORDS, dict(reversed(again.items()))) == serialize(RECORDS, record)
 
 
 def test_a_builder_can_be_pickled(root, tmp_path):
@@ -310,27 +317,27 @@ def test_a_builder_can_be_pickled(root, tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (builders.NarrativeQA, "expected a folder with the official files, which a person gets"),
-        (builders.NQOpen, "experiments.retrieve"),
+        (NarrativeQA, "expected a folder with the official files, which a person gets"),
+        (NQOpen, "experiments.retrieve"),
     ],
 )
 def test_files_that_nobody_can_download_are_asked_for(make, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        make(data_dir=tmp_path)
+        builders.SolutionBuilder(make(), data_dir=tmp_path)
 
 
 def test_missing_files_are_named(root, tmp_path):
     with pytest.raises(InputError, match=r"expected drop_dataset_train.json, from https://"):
-        builders.DropNum(folder=tmp_path, data_dir=tmp_path)
+        builders.SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path)
     folder = inputs.write("drop", root)
     with pytest.raises(InputError, match=r"drop_dataset_test.json: expected a file or folder"):
-        builders.DropNum(folder=folder, data_dir=tmp_path, splits=["test"])
+        builders.SolutionBuilder(DropNum(), folder=folder, data_dir=tmp_path, splits=["test"])
     with pytest.raises(InputError, match="shard_size: expected at least 1, found 0"):
-        builders.DropNum(folder=folder, data_dir=tmp_path, shard_size=0)
+        builders.SolutionBuilder(DropNum(), folder=folder, data_dir=tmp_path, shard_size=0)
 
 
 def test_a_split_without_questions_is_refused(tmp_path):
     (tmp_path / "drop_dataset_train.json").write_text("{}")
-    builder = builders.DropNum(folder=tmp_path, data_dir=tmp_path / "built")
+    builder = builders.SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path / "built")
     with pytest.raises(InputError, match="expected questions in 'train', found none"):
         builder.download_and_prepare()

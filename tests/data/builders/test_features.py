@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from hardem_jax.data.builders.features import reading_record, to_reading_example
-from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.records import reading_record, to_reading_example
 
 EXAMPLE = ReadingExample(
     id="q",

@@ -14,8 +14,11 @@ import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 
 from hardem_jax.data import builders
-from hardem_jax.data.builders.sources import Release, digest, download, unpack
+from hardem_jax.data.builders.sources import digest, download, unpack
+from hardem_jax.data.data_sets import Release
+from hardem_jax.equations.builds import DropNum
 from hardem_jax.errors import InputError
+from hardem_jax.registry import task_module, tasks_with
 from tests.tiny import write_drop
 
 builders.quiet()
@@ -32,18 +35,18 @@ def release(tmp_path, monkeypatch):
     (tmp_path / "www").mkdir()
     archive = tmp_path / "www" / "drop_dataset.zip"
     with zipfile.ZipFile(archive, "w") as content:
-        for split in builders.DropNum.SPLITS:
+        for split in DropNum.SPLITS:
             name = f"drop_dataset_{split}.json"
             content.write(write_drop(tmp_path / name, passages=2), f"drop_dataset/{name}")
     handler = functools.partial(_Silent, directory=tmp_path / "www")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/drop_dataset.zip"
-        monkeypatch.setattr(builders.DropNum, "RELEASE", Release("home", url, "drop_dataset"))
+        monkeypatch.setattr(DropNum, "RELEASE", Release("home", url, "drop_dataset"))
 
         def record(checksum):
             info = UrlInfo(archive.stat().st_size, checksum, archive.name)
-            monkeypatch.setattr(builders.DropNum, "url_infos", {url: info})
+            monkeypatch.setattr(builders.SolutionBuilder, "url_infos", {url: info})
 
         record(digest(archive))
         yield record
@@ -51,14 +54,14 @@ def release(tmp_path, monkeypatch):
 
 
 def test_a_release_is_downloaded_compared_and_built(release, tmp_path):
-    builder = builders.DropNum(data_dir=tmp_path / "built")
+    builder = builders.SolutionBuilder(DropNum(), data_dir=tmp_path / "built")
     builder.download_and_prepare()
     build = builders.open_build(builder.data_dir)
     assert len(build.examples("dev")) == len(build.examples("train")) == 4
     sources = build.meta["sources"]["train"]
     assert list(sources.values()) == [digest(tmp_path / "www" / "drop_dataset.zip")]
 
-    other = builders.DropNum(data_dir=tmp_path / "built", shard_size=1)
+    other = builders.SolutionBuilder(DropNum(), data_dir=tmp_path / "built", shard_size=1)
     (tmp_path / "www" / "drop_dataset.zip").unlink()
     other.download_and_prepare()  # from what was unpacked
     assert len(builders.open_build(other.data_dir).examples("dev")) == 4
@@ -66,14 +69,14 @@ def test_a_release_is_downloaded_compared_and_built(release, tmp_path):
 
 def test_a_release_that_changed_is_refused(release, tmp_path):
     release("0" * 64)
-    builder = builders.DropNum(data_dir=tmp_path / "built")
+    builder = builders.SolutionBuilder(DropNum(), data_dir=tmp_path / "built")
     with pytest.raises(InputError, match="the release has changed: get it from home"):
         builder.download_and_prepare()
 
 
 def test_a_release_that_is_gone_is_reported(release, tmp_path):
     (tmp_path / "www" / "drop_dataset.zip").unlink()
-    builder = builders.DropNum(data_dir=tmp_path / "built")
+    builder = builders.SolutionBuilder(DropNum(), data_dir=tmp_path / "built")
     with pytest.raises(InputError, match="cannot be downloaded"):
         builder.download_and_prepare()
 
@@ -91,7 +94,8 @@ def test_without_a_network_nothing_is_tried_again(tmp_path):
 
 
 def test_every_release_that_can_be_downloaded_has_a_recorded_digest():
-    urls = {make.RELEASE.url for make in builders.BUILDERS.values()} - {None}
+    data_sets = [task_module(task, "builds").DATA_SETS for task in tasks_with("builds")]
+    urls = {kind.RELEASE.url for some in data_sets for kind in some.values()} - {None}
     assert urls == set(builders.SolutionBuilder.url_infos)
     assert all(len(info.checksum) == 64 for info in builders.SolutionBuilder.url_infos.values())
 

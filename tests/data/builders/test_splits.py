@@ -10,27 +10,24 @@ import pytest
 
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data import builders
-from hardem_jax.data.annotations import NOT_A_SPAN
-from hardem_jax.data.build_options import DropNumOptions, TableQuestionsOptions, WikiSQLOptions
-from hardem_jax.data.builders.splits import NumericSplit, TableSplit
-from hardem_jax.data.examples import TableQuestion
-from hardem_jax.data.exclusions import NO_ANSWER, ExclusionCounts
-from hardem_jax.data.readers.drop import read_drop
-from hardem_jax.data.readers.wikisql import read_wikisql
-from hardem_jax.data.solve import (
-    FEWER_CONDITIONS,
-    NO_EQUATION,
-    NO_QUERY,
-    NOT_ENUMERABLE,
-    numeric_question,
-    query_question,
-)
+from hardem_jax.data.exclusions import NO_ANSWER, NOT_ENUMERABLE, ExclusionCounts
+from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.readers import read_drop
+from hardem_jax.equations.solutions.enumeration import COUNT, EquationRules
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solve import NO_EQUATION, numeric_question
+from hardem_jax.equations.splits import NumericSplit
 from hardem_jax.errors import InputError
-from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.equations.enumeration import COUNT, EquationRules
-from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, SqlRules, Table
-from hardem_jax.tasks.equation_models import NumericQuestions
+from hardem_jax.programs.builds import TablePrograms
+from hardem_jax.programs.splits import ProgramSplit
+from hardem_jax.queries.annotations import NOT_A_SPAN
+from hardem_jax.queries.builds import TableQuestions, WikiSQL
+from hardem_jax.queries.readers import read_wikisql
+from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table
+from hardem_jax.queries.solve import FEWER_CONDITIONS, NO_QUERY, query_question
+from hardem_jax.queries.splits import TableSplit
+from hardem_jax.tables.examples import TableQuestion
 from tests.tiny import drop_answer, write_table_questions, write_wikisql
 
 builders.quiet()
@@ -46,9 +43,9 @@ def assert_same(found, expected):
             assert ours == (list(theirs) if isinstance(theirs, tuple) else theirs), field.name
 
 
-def build(kind, folder, out, **more):
+def build(data_set, folder, out, **more):
     """Builds the files in a folder; returns the folder of the build."""
-    builder = kind(folder=folder, data_dir=out, **more)
+    builder = builders.SolutionBuilder(data_set, folder=folder, data_dir=out, **more)
     builder.download_and_prepare()
     return Path(builder.data_dir)
 
@@ -80,13 +77,13 @@ def drop(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def numeric(drop, tmp_path_factory):
-    return build(builders.DropNum, drop, tmp_path_factory.mktemp("built"), shard_size=2)
+    return build(DropNum(), drop, tmp_path_factory.mktemp("built"), shard_size=2)
 
 
 def test_numeric_questions_are_read_as_they_were_found(drop, tmp_path):
     numbers, rules = NumberConfig(words="all"), EquationRules(percent="term", max_count=9)
-    options = DropNumOptions(None, numbers, rules)
-    split = NumericSplit(build(builders.DropNum, drop, tmp_path, options=options), "dev")
+    options = DropNum(None, numbers, rules)
+    split = NumericSplit(build(options, drop, tmp_path), "dev")
     assert (split.rules, split.numbers, split.meta["max_words"]) == (rules, numbers, None)
     examples = {e.id: e for e in read_drop(drop / "drop_dataset_dev.json", skips=ExclusionCounts())}
     assert [question.id for question in split.questions] == list(examples)
@@ -144,12 +141,14 @@ def test_a_build_without_the_golds_of_repetitions_is_refused(numeric, tmp_path):
 
 
 def test_the_digest_is_of_a_split_and_its_rules_not_of_shards_or_other_splits(drop, tmp_path):
-    def content(split="dev", **more):
-        return NumericSplit(build(builders.DropNum, drop, tmp_path, **more), split).meta["content"]
+    def content(data_set=None, **more):
+        return NumericSplit(build(data_set or DropNum(), drop, tmp_path, **more), "dev").meta[
+            "content"
+        ]
 
     same = {content(), content(shard_size=1), content(splits=["dev"])}
-    options = DropNumOptions(rules=EquationRules(percent="term"))
-    assert len(same) == 1 and content(options=options) not in same
+    options = DropNum(rules=EquationRules(percent="term"))
+    assert len(same) == 1 and content(options) not in same
 
 
 def test_a_run_is_not_tied_to_the_place_of_its_files(tmp_path):
@@ -160,14 +159,14 @@ def test_a_run_is_not_tied_to_the_place_of_its_files(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "drop_dataset_dev.json").write_text(json.dumps(content))
     one, other = (
-        NumericSplit(build(builders.DropNum, tmp_path / name, tmp_path / f"{name}-built"), "dev")
+        NumericSplit(build(DropNum(), tmp_path / name, tmp_path / f"{name}-built"), "dev")
         for name in ("here", "there")
     )
     assert one.meta == other.meta and list(one.left_out) != list(other.left_out)
 
 
 def test_another_kind_and_another_split_are_refused(numeric, tmp_path):
-    with pytest.raises(InputError, match="expected a build of kind 'queries', found 'numeric'"):
+    with pytest.raises(InputError, match="expected a build of queries, found one of equations"):
         TableSplit(numeric, "dev")
     with pytest.raises(InputError, match="expected a split out of dev, train, found 'test'"):
         NumericSplit(numeric, "test")
@@ -204,11 +203,9 @@ def tables(folder, questions, *, rules=None, name="dev", **more):
     """The split of these questions."""
     (folder / "files").mkdir(exist_ok=True)
     write_table_questions(folder / "files" / f"{name}.jsonl", questions)
-    options = TableQuestionsOptions(rules or SqlRules(aggregates_on_text=True))
-    more |= {"options": options, "denotation": Denotation, "splits": [name]}
-    return TableSplit(
-        build(builders.TableQuestions, folder / "files", folder / "built", **more), name
-    )
+    data_set = TableQuestions(rules=rules or SqlRules(aggregates_on_text=True))
+    more |= {"splits": [name]}
+    return TableSplit(build(data_set, folder / "files", folder / "built", **more), name)
 
 
 def test_questions_on_tables_are_read_as_they_were_found(tmp_path):
@@ -216,7 +213,7 @@ def test_questions_on_tables_are_read_as_they_were_found(tmp_path):
     split = tables(tmp_path, QUESTIONS, rules=rules)
     assert split.rules == rules
     for found, original in zip(split.questions, QUESTIONS, strict=True):
-        assert_same(found, query_question(original, rules, Denotation))
+        assert_same(found, query_question(original, rules))
         assert [type(cell) for cell in found.answer] == [type(cell) for cell in original.answer]
     unsolved = [question for question in split.questions if not question.num_queries]
     assert [question.id for question in unsolved] == UNSOLVED
@@ -319,24 +316,7 @@ def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
     assert "1 (words: question: expected at most 32767 words, found 40000)" in line
 
 
-class Never(Denotation):
-    def matches(self, result):
-        return False
-
-
-def test_what_compares_answers_makes_another_build(tmp_path):
-    asked = [dataclasses.replace(QUESTIONS[0], answer=("ann",), match="denotation")]
-    write_table_questions(tmp_path / "dev.jsonl", asked)
-    folders = [
-        build(
-            builders.TableQuestions, tmp_path, tmp_path / "built", denotation=kind, splits=["dev"]
-        )
-        for kind in (Denotation, Never, Denotation)
-    ]
-    assert folders[0] == folders[2] != folders[1]
-
-
-@pytest.mark.parametrize("kind", [builders.TableQuestions, builders.TablePrograms])
+@pytest.mark.parametrize("kind", [TableQuestions, TablePrograms])
 def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
     rows = [("Who has 7?", "ann"), ("How many?", "3"), ("Who has over 8?", "bo|cy")]
     (tmp_path / "tables").mkdir()
@@ -347,12 +327,10 @@ def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
     records = [{"question": q, "table": "mine.csv", "answer": a.split("|")} for q, a in rows]
     records = [json.dumps({"id": f"train-{n}", **record}) for n, record in enumerate(records)]
     (tmp_path / "train.jsonl").write_text("\n".join(records))
-    read = TableSplit if kind is builders.TableQuestions else builders.ProgramSplit
+    read = TableSplit if kind is TableQuestions else ProgramSplit
 
     def make(layout):
-        options = kind.OPTIONS(layout=layout)
-        folder = build(kind, tmp_path, tmp_path / "b", options=options, denotation=Denotation)
-        return read(folder, "train")
+        return read(build(kind(layout=layout), tmp_path, tmp_path / "b"), "train")
 
     splits = [make(layout) for layout in ("csv", "jsonl")]
     for one, other in zip(*(split.questions for split in splits), strict=True):
@@ -369,11 +347,7 @@ def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
 def test_answers_of_programs_are_texts(tmp_path):
     asked = [ask("number", "Who?", 7), ask("none", "Who?", None), ask("both", "Who?", 9.0, "ann")]
     write_table_questions(tmp_path / "dev.jsonl", asked)
-    options = builders.TableProgramsOptions()
-    folder = build(
-        builders.TablePrograms, tmp_path, tmp_path / "b", options=options, denotation=Denotation
-    )
-    split = builders.ProgramSplit(folder, "dev")
+    split = ProgramSplit(build(TablePrograms(), tmp_path, tmp_path / "b"), "dev")
     assert [q.answer for q in split.questions] == [["7"], ["9.0", "ann"]]
     assert split.questions[0].num_programs and split.left_out == {"none": NO_ANSWER}
 
@@ -382,15 +356,15 @@ def test_answers_of_programs_are_texts(tmp_path):
 def test_any_number_of_processes_writes_the_same(tmp_path):
     many = [dataclasses.replace(q, id=f"{q.id}-{n}") for n in range(9) for q in QUESTIONS]
     write_table_questions(tmp_path / "train.jsonl", many)
-    options = {"options": TableQuestionsOptions(), "denotation": Denotation, "shard_size": 5}
+    options = {"shard_size": 5}
     contents = []
     for processes in (1, 2):
         out = tmp_path / str(processes)
-        folder = build(builders.TableQuestions, tmp_path, out, processes=processes, **options)
+        folder = build(TableQuestions(), tmp_path, out, processes=processes, **options)
         contents.append({file.name: file.read_bytes() for file in folder.iterdir()})
     assert contents[0] == contents[1] and len(contents[0]) > 13
     with pytest.raises(InputError, match="--processes: expected at least 1, found 0"):
-        build(builders.TableQuestions, tmp_path, tmp_path / "0", processes=0, **options)
+        build(TableQuestions(), tmp_path, tmp_path / "0", processes=0, **options)
 
 
 def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
@@ -398,9 +372,8 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
     lines = [json.loads(line) for line in (official / "train.jsonl").read_text().splitlines()]
     lines[3]["sql"]["conds"] = [[1, 0, "nowhere"]]  # no row, and no span of the question
     (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    weak = TableSplit(build(builders.WikiSQL, official, tmp_path / "weak"), "train")
-    options = WikiSQLOptions(supervised=True)
-    folder = build(builders.WikiSQL, official, tmp_path / "gold", options=options)
+    weak = TableSplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
+    folder = build(WikiSQL(supervised=True), official, tmp_path / "gold")
     split = TableSplit(folder, "train")
     assert [q.id for q in split.questions] == [f"train-{i}" for i in (0, 1, 2, 4, 5)]
     assert all(len(q.queries) == q.num_queries == 1 for q in split.questions)
@@ -414,8 +387,8 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
 
 def test_real_questions_are_built_without_their_queries(tmp_path, shared_dir):
     folder = shared_dir / "data" / "wikisql"
-    options = {"options": WikiSQLOptions(SqlRules(cap=8)), "splits": ["dev"]}
-    split = TableSplit(build(builders.WikiSQL, folder, tmp_path, **options), "dev")
+    data_set = WikiSQL(SqlRules(cap=8))
+    split = TableSplit(build(data_set, folder, tmp_path, splits=["dev"]), "dev")
     examples = {e.id: e for e in read_wikisql(folder, "dev", skips=ExclusionCounts())}
     assert [question.id for question in split.questions] == list(examples)
     assert all(split.tables[q.table_id] == examples[q.id].table for q in split.questions)

@@ -1,1 +1,0 @@
-"""Trained models in the form that other programs and people use."""

@@ -1,0 +1,123 @@
+"""What a task says of the data sets that can be built for it, without importing TFDS.
+
+A `RecordKind` says how a question and its Z lie on disk, a `Solver` finds Z, and a `DataSet`
+reads official files; its fields are its options.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hardem_jax.data.exclusions import ExclusionCounts
+
+Record = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordKind:
+    """The records of a task. They hold texts and no tokens, so that they serve every encoder.
+
+    Attributes:
+        name: of the folder of `hardem_jax` whose ``records.RECORDS`` this is.
+        to_example: record -> the task's own object.
+        texts, lists, numbers: names of its texts, lists of texts, and integers.
+        arrays: name -> (dtype, width) of an array with as many rows as there are; None for one
+            dimension. Their bytes are stored: the floats of a plain `Tensor` feature lose half of
+            their digits on disk.
+        solutions: the array that is Z.
+        no_solution: why "train" leaves out a question whose Z is empty; "" keeps it.
+        repetitions: whether the golds of repeated questions are kept, for official scores.
+        with_table: whether records hold a table, see `hardem_jax.tables.records`.
+    """
+
+    name: str
+    to_example: Callable[[Mapping[str, Any]], Any]
+    texts: tuple[str, ...]
+    arrays: Mapping[str, tuple[str, int | None]]
+    solutions: str
+    lists: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    no_solution: str = ""
+    repetitions: bool = False
+    with_table: bool = False
+
+    def values(self, record: Mapping[str, Any], *names: str) -> Record:
+        """Arrays, numbers and the named texts of a record, as keywords of an example."""
+        return {name: record[name] for name in (*names, *self.numbers, *self.arrays)}
+
+    def values_of(self, example: Any) -> Record:
+        """The same of an example, as a part of its record."""
+        return {name: getattr(example, name) for name in (*self.numbers, *self.arrays)}
+
+
+class Solver(abc.ABC):
+    """Finds Z: examples in, records out.
+
+    Subclasses are frozen dataclasses of rules. They can be pickled, and what they make of an
+    example depends only on it and the rules, so it does not matter which machine runs them.
+    """
+
+    kind: ClassVar[RecordKind]
+
+    @abc.abstractmethod
+    def records(self, examples: Sequence[Any], /) -> Iterator[Record]:
+        """As many records as examples, in their order."""
+
+    def facts(self, record: Record) -> dict[str, Any]:
+        """What `hardem_jax.data.builders.counts` counts of a record: at least its id and |Z|."""
+        return {"id": record["id"], "found": len(record[self.kind.solutions])}
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """An official release.
+
+    Attributes:
+        home: where a person gets it.
+        url: of the archive in ``checksums.tsv``; None if it cannot be downloaded from here.
+        inside: folder of the archive that holds the files.
+    """
+
+    home: str
+    url: str | None = None
+    inside: str = "."
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet(abc.ABC):
+    """A data set that can be built; its fields are what can be chosen.
+
+    Attributes:
+        NAME: of its folder.
+        SPLITS: built by default, as far as their files are present.
+        RELEASE: where the files are from.
+        METRIC: key of `hardem_jax.documents.scores.METRICS` for documents, else None.
+    """
+
+    NAME: ClassVar[str]
+    SPLITS: ClassVar[tuple[str, ...]] = ("train", "dev")
+    RELEASE: ClassVar[Release]
+    METRIC: ClassVar[str | None] = None
+
+    @abc.abstractmethod
+    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
+        """Files and folders that determine a split, relative to ``folder``."""
+
+    @abc.abstractmethod
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        """The examples of a split, in the order of the file, without Z."""
+
+    @property
+    @abc.abstractmethod
+    def solver(self) -> Solver:
+        """Finds Z of the examples."""
+
+
+def to_json(value: Any) -> str:
+    """Cells and golds, which mix types, as a text of a record."""
+    return json.dumps(value, ensure_ascii=False)

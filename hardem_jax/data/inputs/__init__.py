@@ -1,1 +1,0 @@
-"""Prepared questions as the arrays of a model."""

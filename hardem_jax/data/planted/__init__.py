@@ -1,1 +1,0 @@
-"""Synthetic corpora with known true solutions."""

@@ -1,1 +1,0 @@
-"""Prepared splits: questions with Z, found once, in one folder."""

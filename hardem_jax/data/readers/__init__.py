@@ -1,1 +1,0 @@
-"""Official layouts -> examples, one module per layout."""

@@ -1,0 +1,1 @@
+"""What `spans` and `span_sets` share: documents, their windows, mentions, and official metrics."""

@@ -1,0 +1,312 @@
+"""A prepared split for reading comprehension: windows, questions and metadata in one folder.
+
+=======================  =====================================================
+``positives.*``          windows with a mention (see `records`)
+``negatives.*``          windows without
+``places.npy``           question, document and rank within the question of each window
+``left_out.json``        id and reason of every question left out
+``questions.jsonl``      id, question, golds and |Z| of every question, in order
+``tokenizer.json``       the tokenizer the windows were made with
+``meta.json``            configuration, sources, counts, |Z| statistics
+``checksums.json``       size and SHA-256 of the other files
+=======================  =====================================================
+
+The folder appears only once it is complete. ``meta.json`` holds everything that determined the
+content, and a digest of it, so that a run is never resumed on changed data. Opening the folder
+verifies all checksums.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from hardem_jax.data.exclusions import ExclusionCounts, size_summary
+from hardem_jax.data.files import load_array, new_folder, read_meta, write_json
+from hardem_jax.data.parallel import map_in_order
+from hardem_jax.data.records import (
+    RecordSource,
+    RecordWriter,
+    check_not_empty,
+    read_left_out,
+    write_left_out,
+)
+from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.mentions import enumerate_spans
+from hardem_jax.documents.windows import (
+    WINDOWS,
+    Window,
+    WindowConfig,
+    alias_matchers,
+    make_windows,
+)
+from hardem_jax.errors import check_unicode
+from hardem_jax.words import split_words
+
+FORMAT = "spans 6"
+#: Of splits whose answers consist of several texts.
+TAGGINGS_FORMAT = "taggings 4"
+
+# Reasons of `ExclusionCounts`, for questions left out:
+NO_WORDS = "no words in any document"
+NOT_IN_DOCUMENTS = "answer not in the documents"
+FILTERED = "answer only in windows that TF-IDF left out"
+CUT = "answer cut by every window"
+# Document of a window, its tokens and solutions, and the encoded window.
+_Record = tuple[int, tuple[int, int], bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """The parts of an example that evaluation needs.
+
+    Attributes:
+        id, question: as in the example.
+        golds: reference answers for the official metric, starting with the one to display.
+        num_solutions: |Z| over the windows of the question, each mention counted once.
+    """
+
+    id: str
+    question: str
+    golds: tuple[str, ...]
+    num_solutions: int
+
+
+class PreparedSplit:
+    """A prepared split, opened from a folder that `prepare_split` wrote.
+
+    Attributes:
+        positives, negatives: windows with and without a mention.
+        questions: questions by id, in source order.
+        places: ``[N, 3]`` int32: question, document and rank within the question of each of the
+            `windows`, counted from 0.
+        tokenizer: the tokenizer of the windows.
+        left_out: see `hardem_jax.data.records.read_left_out`.
+        meta: content of ``meta.json``.
+
+    Raises:
+        InputError: the folder is not a complete prepared split of this format, or a file is
+            damaged.
+    """
+
+    def __init__(self, folder: Path, *, format: str = FORMAT):
+        self.meta = read_meta(folder, format=format)
+        self.folder = folder
+        self.left_out = read_left_out(folder)
+        self.positives = RecordSource(folder / "positives", WINDOWS)
+        self.negatives = RecordSource(folder / "negatives", WINDOWS)
+        self.places = load_array(folder / "places.npy")
+        self.tokenizer = Tokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")))
+        with open(folder / "questions.jsonl", encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        self.questions = {
+            row["id"]: Question(**row | {"golds": tuple(row["golds"])}) for row in rows
+        }
+
+    def windows(self) -> "Concatenated":
+        """Returns all windows, positives first."""
+        return Concatenated([self.positives, self.negatives])
+
+
+class Concatenated(Sequence[Window]):
+    """The concatenation of several sources of windows.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each window.
+
+    Example:
+        >>> len(Concatenated([]))
+        0
+    """
+
+    def __init__(self, sources: Sequence["RecordSource[Window] | Concatenated"]):
+        self._sources = list(sources)
+        self._ends = np.cumsum([len(source) for source in sources])
+        self.sizes: np.ndarray = np.concatenate(
+            [np.zeros((0, 2), np.int32), *(source.sizes for source in sources)]
+        )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index):
+        which = int(np.searchsorted(self._ends, index, side="right"))
+        begin = self._ends[which] - len(self._sources[which])
+        return self._sources[which][index - begin]
+
+
+def all_windows(splits: Sequence[PreparedSplit]) -> tuple[Concatenated, np.ndarray]:
+    """Returns the windows of several splits, and their `places` with distinct questions."""
+    first = np.cumsum([0, *(len(split.questions) for split in splits)])
+    places = [
+        split.places + np.array([begin, 0, 0], np.int32)
+        for split, begin in zip(splits, first[:-1], strict=True)
+    ]
+    windows = Concatenated([split.windows() for split in splits])
+    return windows, np.concatenate([np.zeros((0, 3), np.int32), *places])
+
+
+def prepare_split(
+    examples: Iterable[ReadingExample],
+    folder: Path,
+    *,
+    tokenizer: Tokenizer,
+    config: WindowConfig,
+    metric: str,
+    sources: Mapping[str, Any],
+    exclusions: ExclusionCounts,
+    keep_without_mention: bool,
+    scored: bool = True,
+    processes: int | None = None,
+    replace: bool = False,
+    format: str = FORMAT,
+) -> dict[str, Any]:
+    """Cuts examples into windows and writes the split, with one example in memory at a time.
+
+    Args:
+        examples: from one of the readers.
+        folder: output folder; must be new or empty.
+        tokenizer: the encoder's tokenizer.
+        config: window sizes.
+        metric: official metric of the data, a key of `hardem_jax.documents.scores.METRICS`.
+        sources: name of each source file -> digest, and whatever else determined the examples.
+        exclusions: the readers' counts, to which questions left out here are added.
+        keep_without_mention: whether to keep questions whose answer is not found, as evaluation
+            needs; training cannot use them.
+        scored: whether the golds are known. If not, as for a test set whose answers are secret,
+            nothing is counted as lacking a mention, and evaluation gives answers but no scores.
+        processes: number of worker processes (spawned), or None for no workers; does not affect
+            the result. A script that calls this needs an ``if __name__ == "__main__"`` guard.
+        replace: whether to replace a complete split of this kind, see
+            `hardem_jax.data.files.new_folder`.
+        format: `TAGGINGS_FORMAT` if the examples require all of their aliases.
+
+    Returns:
+        The content of ``meta.json``.
+
+    Raises:
+        InputError: no question can be used, or the folder exists or cannot be written.
+    """
+    set_sizes: list[int] = []
+    kept: set[str] = set()
+    documents = hashlib.sha256()
+    unique = _without_repeats(examples, exclusions, documents)
+    cut = functools.partial(_cut, tokenizer=tokenizer, config=config, keep=keep_without_mention)
+    with new_folder(folder, format=format, replace=replace) as partial:
+        writer = _WindowWriter(partial)
+        with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
+            for question, windows, reason in map_in_order(cut, unique, processes=processes):
+                if reason:
+                    exclusions.add(reason, question.id)
+                    continue
+                writer.write(len(set_sizes), windows)
+                set_sizes.append(question.num_solutions)
+                kept.add(question.id)
+                row = dataclasses.asdict(question)
+                questions.write(json.dumps(row, ensure_ascii=False) + "\n")
+        positives, negatives = writer.close()
+        check_not_empty(folder, len(set_sizes), keep_without_mention, exclusions)
+        write_left_out(partial, exclusions, kept)
+        tokenizer.save(partial)
+        meta = {
+            "format": format,
+            "content": [positives.content, negatives.content],
+            "windows": dataclasses.asdict(config),
+            "metric": metric,
+            "tokenizer": tokenizer.fingerprint,
+            "sources": dict(sources),
+            "documents": documents.hexdigest()[:16],
+            "keep_without_mention": keep_without_mention,
+            **({} if scored else {"scored": False}),
+            "counts": {
+                "examples read": len(set_sizes) + exclusions.total,
+                "left out": exclusions.total,
+                "questions": len(set_sizes),
+                "questions with a mention": sum(size > 0 for size in set_sizes),
+                "windows with a mention": positives.num_records,
+                "windows without": negatives.num_records,
+            },
+            "excluded": exclusions.as_dict(),
+            "solutions per question": size_summary(set_sizes),
+        }
+        write_json(partial / "meta.json", meta)
+    return meta
+
+
+def _without_repeats(
+    examples: Iterable[ReadingExample], exclusions: ExclusionCounts, documents: Any
+) -> Iterator[ReadingExample]:
+    """Leaves out examples whose id came before, and updates a digest with the others' documents."""
+    for example in examples:
+        if not exclusions.repeated(example.id):
+            for document in example.documents:
+                check_unicode(document.text, f"document {document.id!r}")
+                documents.update("\0".join((document.id, document.text, "")).encode())
+            yield example
+
+
+class _WindowWriter:
+    """Writes windows with and without a mention, and the place of each."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._writers = [RecordWriter(folder / n, WINDOWS) for n in ("positives", "negatives")]
+        self._places: list[list[tuple[int, int, int]]] = [[], []]
+
+    def write(self, question: int, windows: Sequence[_Record]) -> None:
+        for rank, (document, sizes, data) in enumerate(windows):
+            kind = 0 if sizes[1] else 1
+            self._writers[kind].write_encoded(data, sizes)
+            self._places[kind].append((question, document, rank))
+
+    def close(self) -> list[RecordWriter[Window]]:
+        for writer in self._writers:
+            writer.close()
+        places = np.array([place for own in self._places for place in own], np.int32)
+        np.save(self._folder / "places.npy", places.reshape(-1, 3))
+        return self._writers
+
+
+def _cut(
+    example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig, keep: bool
+) -> tuple[Question, list[_Record], str | None]:
+    """Returns the question, its windows, and why it is unusable."""
+    windows = make_windows(example, tokenizer, config)
+    question = Question(
+        example.id, example.question, example.golds, _num_distinct_solutions(windows)
+    )
+    if not windows:
+        return question, [], NO_WORDS
+    if not question.num_solutions and not keep:
+        return question, [], _why_no_mention(example, tokenizer, config)
+    records = [(w.document, WINDOWS.sizes(w), WINDOWS.encode(w)) for w in windows]
+    return question, records, None
+
+
+def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig) -> str:
+    every_window = dataclasses.replace(config, max_windows=None)
+    if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
+        return FILTERED
+    if example.mentions is not None:  # whatever a search would find
+        return CUT if example.mentions else NOT_IN_DOCUMENTS
+    words = [split_words(document.text) for document in example.documents]
+    matchers = alias_matchers(example.aliases, all_required=example.all_required)
+    in_text = all(any(len(enumerate_spans(own, matcher)) for own in words) for matcher in matchers)
+    return CUT if in_text else NOT_IN_DOCUMENTS
+
+
+def _num_distinct_solutions(windows: Sequence[Window]) -> int:
+    """Counts the mentions of a question, those in several overlapping windows once.
+
+    Of sets of mentions, counts those of the window with the most.
+    """
+    if any(window.texts is not None for window in windows):
+        return max(window.num_solutions for window in windows)
+    return len({window.place(*span) for window in windows for span in window.solutions})

@@ -1,0 +1,151 @@
+"""Questions of reading tasks, with the windows of their documents."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hardem_jax.data.batching.padding import Inputs, Subset
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
+from hardem_jax.documents.prepared import FORMAT, PreparedSplit, Question, all_windows
+from hardem_jax.documents.windows import Window
+from hardem_jax.errors import InputError
+from hardem_jax.task.base import Questions
+
+_TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadingQuestions(Questions):
+    """Questions with the windows of their documents.
+
+    Attributes:
+        windows: of all questions, as the inputs of a reader.
+        places: ``[N, 3]`` int32: of each window, its question, its document and its rank among the
+            windows of the question, each counted from 0.
+        metric: key of `METRICS`.
+        tokenizer: that the windows were cut with.
+        window_sizes: how they were cut.
+    """
+
+    #: Of the prepared splits.
+    FORMAT: ClassVar[str] = FORMAT
+
+    questions: Sequence[Question]
+    windows: Inputs
+    places: np.ndarray
+    metric: str
+    tokenizer: Tokenizer
+    window_sizes: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, *folders: Path) -> Self:
+        """The questions of prepared splits, one split after the other.
+
+        Raises:
+            InputError: a folder holds no prepared split, a file is damaged, or the splits were
+                prepared with different tokenizers or choices.
+        """
+        splits = [PreparedSplit(folder, format=cls.FORMAT) for folder in folders]
+        for split in splits[1:]:
+            if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
+                raise InputError(_prepared_with(_TOKENIZER, str(split.folder), str(folders[0])))
+            if choices(split.meta["windows"]) != choices(splits[0].meta["windows"]):
+                raise InputError(_prepared_with(_CHOICES, str(split.folder), str(folders[0])))
+        windows, places = all_windows(splits)
+        metas = [split.meta for split in splits]
+        return cls(
+            questions=[question for split in splits for question in split.questions.values()],
+            left_out={id: why for split in splits for id, why in split.left_out.items()},
+            scored=all(split.meta.get("scored", True) for split in splits),
+            place=", ".join(map(str, folders)),
+            meta=metas if len(metas) > 1 else metas[0],
+            windows=windows,
+            places=places,
+            metric=splits[0].meta["metric"],
+            tokenizer=splits[0].tokenizer,
+            window_sizes=splits[0].meta["windows"],
+        )
+
+    def scored_ids(self) -> list[str]:
+        return list(golds_by_id(self))
+
+    def set_sizes(self) -> list[int]:
+        return [question.num_solutions for question in self.questions]
+
+    def select(self, indices: Sequence[int]) -> Self:
+        numbers = np.full(len(self.questions), -1, np.int32)
+        numbers[list(indices)] = np.arange(len(indices))
+        chosen = super().select(indices)._where(numbers[self.places[:, 0]] >= 0)
+        places = np.column_stack([numbers[chosen.places[:, 0]], chosen.places[:, 1:]])
+        return dataclasses.replace(chosen, places=places)
+
+    def windows_of(self, index: int) -> list[Window]:
+        """The windows of a question."""
+        return [self.windows[place] for place in self._windows_by_question[index]]
+
+    @functools.cached_property
+    def _windows_by_question(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self.questions]
+        for place, number in enumerate(self.places[:, 0]):
+            found[number].append(place)
+        return found
+
+    def from_documents(self, count: int | None) -> Self:
+        """With the windows of the first ``count`` documents of each question; all if None."""
+        return self if count is None else self._where(self.places[:, 1] < count)
+
+    def _where(self, wanted: np.ndarray) -> Self:
+        windows = Subset(self.windows, np.flatnonzero(wanted))
+        return dataclasses.replace(self, windows=windows, places=self.places[wanted])
+
+
+def golds_by_id(data: ReadingQuestions) -> dict[str, Sequence[str]]:
+    """The golds of all questions by id; those left out come last and have none."""
+    golds: dict[str, Sequence[str]] = {q.id: q.golds for q in data.questions}
+    return golds | {id: () for id in data.left_out if id not in golds}
+
+
+def choices(window_sizes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The choices that windows offer; splits of earlier versions have none."""
+    return tuple(window_sizes.get("choices", ()))
+
+
+def check_tokenizer(data: ReadingQuestions, tokenizer: Tokenizer, other: str) -> None:
+    """Raises `InputError` if data were cut with another tokenizer than this one, of ``other``."""
+    if data.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise InputError(_prepared_with(_TOKENIZER, data.place, other))
+
+
+def check_encoder(data: ReadingQuestions, encoder: str) -> None:
+    """Raises `InputError` if an id of the data's tokens is another token for an encoder.
+
+    Fingerprints differ also between ``vocab.txt`` and ``tokenizer.json`` of the same model, so
+    vocabularies are compared. A checkpoint without a tokenizer fits any.
+
+    Args:
+        data: cut into windows.
+        encoder: Hugging Face name or folder of its checkpoint.
+    """
+    try:
+        tokenizer = load_tokenizer(encoder)
+    except InputError:  # it has none that can be read
+        return
+    if tokenizer.fingerprint == data.tokenizer.fingerprint:
+        return
+    own = {id: token for token, id in data.tokenizer.vocabulary.items()}
+    if any(own.get(id, token) != token for token, id in tokenizer.vocabulary.items()):
+        raise InputError(_prepared_with(_TOKENIZER, data.place, encoder))
+
+
+def check_choices(data: ReadingQuestions, expected: Sequence[str], other: str) -> None:
+    """Raises `InputError` if data offer other choices than these, of ``other``."""
+    if choices(data.window_sizes) != tuple(expected):
+        raise InputError(_prepared_with(_CHOICES, data.place, other))
+
+
+def _prepared_with(other: str, place: str, expected: str) -> str:
+    return f"{place}: prepared with {other} than {expected}"

@@ -1,0 +1,102 @@
+"""Records of questions with documents: Z are mentions, in characters of the documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hardem_jax.data.data_sets import Record, RecordKind, Solver
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
+from hardem_jax.words import split_words
+
+
+def reading_record(example: ReadingExample) -> Record:
+    """The record of an example that brings its Z as ``mentions``.
+
+    Raises:
+        ValueError: ``mentions`` is None, or ``all_required`` is set, which a record does not hold.
+
+    Example:
+        >>> document = Document("Rome#0", "Rome is old.")
+        >>> example = ReadingExample("q", "Which?", (document,), ("Rome",), ("Rome",),
+        ...     mentions=((0, 0, 4),))
+        >>> to_reading_example(reading_record(example)) == example
+        True
+    """
+    if example.mentions is None:
+        raise ValueError(f"{example.id}: expected mentions, found None")
+    if example.all_required:
+        raise ValueError(f"{example.id}: expected alternatives as aliases, found all_required")
+    true = () if example.true_mention is None else (example.true_mention,)
+    return {
+        "id": example.id,
+        "question": example.question,
+        "document_ids": [document.id for document in example.documents],
+        "documents": [document.text for document in example.documents],
+        "aliases": list(example.aliases),
+        "golds": list(example.golds),
+        "mentions": np.array(example.mentions, np.int32).reshape(-1, 3),
+        "true_mention": np.array(true, np.int32).reshape(-1, 3),
+    }
+
+
+def to_reading_example(record: Mapping[str, Any]) -> ReadingExample:
+    """The inverse of `reading_record`."""
+    true = record["true_mention"].tolist()
+    return ReadingExample(
+        id=record["id"],
+        question=record["question"],
+        documents=tuple(map(Document, record["document_ids"], record["documents"])),
+        aliases=tuple(record["aliases"]),
+        golds=tuple(record["golds"]),
+        true_mention=_triple(true[0]) if true else None,
+        mentions=tuple(map(_triple, record["mentions"].tolist())),
+    )
+
+
+def _triple(row: Sequence[int]) -> tuple[int, int, int]:
+    document, start, end = row
+    return document, start, end
+
+
+#: Of ``mentions``, each row: document, start, end.
+RECORDS = RecordKind(
+    name="documents",
+    to_example=to_reading_example,
+    texts=("id", "question"),
+    lists=("document_ids", "documents", "aliases", "golds"),
+    arrays={"mentions": ("int32", 3), "true_mention": ("int32", 3)},
+    solutions="mentions",
+)
+
+
+def with_mentions(example: ReadingExample) -> ReadingExample:
+    """The example with every mention of an alias in every document as its ``mentions``.
+
+    Example:
+        >>> from hardem_jax.documents.examples import Document
+        >>> documents = (Document("a", "Rome is old."), Document("b", "Old Rome, new Rome"))
+        >>> with_mentions(ReadingExample("q", "?", documents, ("rome",), ("rome",))).mentions
+        ((0, 0, 4), (1, 4, 8), (1, 14, 18))
+    """
+    matcher = AliasMatcher(example.aliases)
+    found = tuple(
+        (index, start, end)
+        for index, document in enumerate(example.documents)
+        for start, end in enumerate_spans(split_words(document.text), matcher).tolist()
+    )
+    return dataclasses.replace(example, mentions=found)
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanSolver(Solver):
+    """Mentions of the answer (Min et al., 2019, section 4.1)."""
+
+    kind: ClassVar[RecordKind] = RECORDS
+
+    def records(self, examples: Sequence[ReadingExample]) -> Iterator[Record]:
+        return map(reading_record, map(with_mentions, examples))

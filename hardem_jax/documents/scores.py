@@ -1,0 +1,48 @@
+"""Scores of a split of questions with documents: the official metric, whole and by |Z|."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hardem_jax.documents.metrics import nq_open, quoref, rouge, squad, squad2, triviaqa
+from hardem_jax.documents.prepared import Question
+from hardem_jax.metrics.text import COUNTS
+from hardem_jax.task.scoring import size_group
+
+METRICS = {
+    "squad": squad,
+    "squad2": squad2,
+    "nq_open": nq_open,
+    "quoref": quoref,
+    "triviaqa": triviaqa,
+    "rouge": rouge,
+}
+
+#: Groups of |Z|, see `tasks.scoring.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8)
+
+
+def official(
+    metric: str, texts: Mapping[str, Any], golds: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """The metric's scores without its counts, in percent; of texts, or sequences of them."""
+    found = METRICS[metric].score(texts, golds)
+    return {name: value for name, value in found.items() if name not in COUNTS}
+
+
+def by_set_size(
+    texts: Mapping[str, Any], questions: Sequence[Question], metric: str
+) -> dict[str, float]:
+    """The metric's first score by |Z|, in ascending order."""
+    groups = defaultdict(dict)
+    for question in sorted(questions, key=lambda question: question.num_solutions):
+        group = size_group(question.num_solutions, SIZE_BOUNDS)
+        groups[group][question.id] = question.golds
+    scores = {}
+    for group, golds in groups.items():
+        own = {example_id: text for example_id, text in texts.items() if example_id in golds}
+        name, value = next(iter(METRICS[metric].score(own, golds).items()))
+        scores[f"{name} |Z|={group}"] = value
+    return scores

@@ -1,0 +1,102 @@
+"""Draws documents and the spans marked in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hardem_jax.show.record import Choose, Entry, Record, Text, everything, in_context, uses
+
+if TYPE_CHECKING:
+    from hardem_jax.documents.examples import ReadingExample
+    from hardem_jax.documents.windows import Window
+
+
+def piece(label: str, text: str, spans: Sequence[Sequence[tuple[int, int]]], begin: int) -> Text:
+    """A part of a document, with the spans of each solution that lie in it."""
+    end = begin + len(text)
+    inside = [[(a - begin, b - begin) for a, b in own if begin <= a and b <= end] for own in spans]
+    return Text(label, text, uses(inside))
+
+
+def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
+    """The texts that windows cover: document, first character and text of each stretch."""
+    pieces: list[tuple[int, int, str]] = []
+    for window in sorted(windows, key=lambda w: (w.document, w.text_start, len(w.text))):
+        own = window.text[window.lead :]
+        if pieces:
+            document, begin, text = pieces[-1]
+            gap = window.text_start - (begin + len(text))
+            if document == window.document and gap <= 0:
+                # What is new of it; nothing if the stretch holds all of it already.
+                pieces[-1] = document, begin, text + own[-gap:]
+                continue
+        pieces.append((window.document, window.text_start, own))
+    return pieces
+
+
+#: Characters of a document that are shown around its mentions.
+_MARGIN = 5000
+
+
+def document_record(example: ReadingExample, choose: Choose = everything) -> Record:
+    """A question on documents, of which no tokenizer has cut windows."""
+    documents = example.documents
+    mentions = example.mentions or ()
+    lines = [in_context(documents[n].text, start, end) for n, start, end in mentions]
+    chosen = choose(lines)
+    spans = [mentions[number] for number in chosen]
+    several = len(documents) > 1
+    texts = []
+    for n, document in enumerate(documents):
+        own = [[(a, b)] if owner == n else [] for owner, a, b in spans]
+        size = len(document.text)
+        label = f"Document {n + 1}: {document.id}" if several else "Document"
+        for begin, end in surroundings([span for found in own for span in found], size):
+            place = f", characters {begin:,}-{end:,} of {size:,}"
+            place = "" if (begin, end) == (0, size) else place
+            texts.append(piece(label + place, document.text[begin:end], own, begin))
+    return Record(
+        title=example.question,
+        answer="; ".join(dict.fromkeys(example.golds)),
+        solutions=[
+            Entry(
+                number,
+                documents[n].text[start:end],
+                f"{f'{documents[n].id}, ' if several else ''}{start:,}-{end:,}",
+                lines[number],
+            )
+            for number, (n, start, end) in zip(chosen, spans, strict=True)
+        ],
+        size=len(mentions),
+        texts=texts,
+    )
+
+
+def surroundings(
+    spans: Sequence[tuple[int, int]], size: int, margin: int = _MARGIN
+) -> list[tuple[int, int]]:
+    """The stretches of a text around some spans, or its beginning without any."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans) or [(margin, margin)]:
+        begin, stop = max(0, start - margin), min(size, end + margin)
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(stop, found[-1][1])
+        else:
+            found.append((begin, stop))
+    return found
+
+
+def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
+    """A question whose documents no tokenizer has cut, with its Z."""
+    return document_record(data.questions[index], choose)
+
+
+def built_record(
+    record: Mapping[str, Any], options: Mapping[str, Any], choose: Choose = everything
+) -> Record:
+    """A record of a build with its Z."""
+    from hardem_jax.documents.records import to_reading_example
+
+    del options
+    return document_record(to_reading_example(record), choose)

@@ -1,0 +1,380 @@
+"""BERT (Devlin et al., 2019): sizes, embeddings, a layer, and where its weights are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from hardem_jax.encoders.base import Architecture
+from hardem_jax.encoders.config import Remat
+from hardem_jax.encoders.layers import LayerNorm, Linear
+from hardem_jax.encoders.ops import post_norm
+from hardem_jax.encoders.ops.attention import Implementation, attention, check_attention
+from hardem_jax.encoders.ops.dropout import dropout, dropout_seeds
+from hardem_jax.encoders.ops.fused import ACTIVATIONS
+from hardem_jax.encoders.transformer import TransformerEncoder
+from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
+from hardem_jax.errors import LARGEST, InputError
+
+# Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
+INIT_STDDEV = 0.02
+_SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
+)
+_RATES = ("layer_norm_eps", "hidden_dropout", "attention_dropout")
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes and constants of a BERT encoder; `hidden_act` is a key of `ACTIVATIONS`.
+
+    Raises:
+        InputError: a size is not a positive integer, the heads do not divide the hidden size,
+            the activation is unknown or a dropout rate is outside `0 <= rate < 1`.
+
+    Example:
+        >>> BertConfig(30522, 768, 12, 12, 3072).head_size
+        64
+    """
+
+    model_type: ClassVar[str] = "bert"
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    hidden_act: str = "gelu"
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    #: Minimum number of rows of the table of token types.
+    min_types: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        faults = list(self._faults())
+        if faults:
+            raise InputError(f"{type(self).__name__}: " + "; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        for name in _SIZES:
+            value = getattr(self, name)
+            least = self.min_types if name == "type_vocab_size" else 1
+            if type(value) is not int or not least <= value <= LARGEST:
+                yield f"{name}: expected a positive integer, found {value!r}"
+        for name in _RATES:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value < 1:
+                yield f"{name}: expected a number in [0, 1), found {value!r}"
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
+            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
+        sizes = self.hidden_size, self.num_attention_heads
+        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:
+            yield f"hidden_size: expected a multiple of {sizes[1]} heads, found {sizes[0]}"
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings; a dense layer maps other widths to `hidden_size`."""
+        return self.hidden_size
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """Rate of dropout on what attention adds to its input."""
+        return self.hidden_dropout
+
+    @property
+    def first_position(self) -> int:
+        """Row of the position table for the first token of an input."""
+        return 0
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest input."""
+        return self.max_position_embeddings - self.first_position
+
+
+class Bert(TransformerEncoder):
+    """BERT encoder: post-norm, without pooler.
+
+    Args:
+        config: sizes, activation and dropout rates.
+        rngs: source of the initial parameters (stream `params`).
+        dtype, remat, scan_layers: see `TransformerEncoder`.
+        attention: see `models.ops.attention`; a kernel requested by name needs a config without
+            attention dropout.
+
+    Example:
+        >>> config = BertConfig(100, 8, 2, 2, 16)
+        >>> bert = Bert(config, rngs=nnx.Rngs(0))
+        >>> ids = jnp.array([[5, 6, 7, 0]])
+        >>> bert(ids, where=ids > 0).shape
+        (1, 4, 8)
+        >>> graphdef, params = nnx.split(bert, nnx.Param)
+        >>> def loss(params, key):
+        ...     rngs = nnx.Rngs(dropout=key)
+        ...     return nnx.merge(graphdef, params)(ids, where=ids > 0, rngs=rngs).sum()
+        >>> grads = jax.jit(jax.grad(loss))(params, jax.random.key(0))
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike = jnp.float32,
+        remat: Remat = "none",
+        attention: Implementation = "auto",
+        scan_layers: bool = False,
+    ):
+        embeddings = BertEmbeddings(config, rngs=rngs, dtype=dtype)
+        layers = [
+            BertLayer(
+                config,
+                rngs=rngs,
+                dtype=dtype,
+                attention=attention,
+                recompute_attention=remat == "attention",
+            )
+            for _ in range(config.num_hidden_layers)
+        ]
+        super().__init__(
+            config,
+            embeddings=embeddings,
+            layers=layers,
+            dtype=dtype,
+            remat=remat,
+            attention=attention,
+            scan_layers=scan_layers,
+        )
+
+    def enter(self, x: jax.Array) -> Any:
+        """Once for each that reads it where kernels compute a layer, see `models.ops.post_norm`."""
+        return (x,) * 4 if post_norm.used_for(x) else x
+
+    def leave(self, x: Any) -> jax.Array:
+        """One of them."""
+        return x[0] if isinstance(x, tuple) else x
+
+
+class BertEmbeddings(nnx.Module):
+    """Word, position and token-type embeddings, if there are any, summed and normalised."""
+
+    def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        init = jax.nn.initializers.normal(INIT_STDDEV)
+        width, hidden = config.embedding_width, config.hidden_size
+
+        def table(rows: int) -> nnx.Param:
+            return nnx.Param(init(rngs.params(), (rows, width), jnp.float32))
+
+        self.word = table(config.vocab_size)
+        self.position = table(config.max_position_embeddings)
+        self.token_type = table(config.type_vocab_size) if config.type_vocab_size else None
+        self.norm = LayerNorm(width, eps=config.layer_norm_eps)
+        self.project = (
+            Linear(width, hidden, kernel_init=init, dtype=dtype, rngs=rngs)
+            if width != hidden
+            else None
+        )
+        self.rate = config.hidden_dropout
+        self.num_types = config.type_vocab_size
+        self.first_position = config.first_position
+        self.dtype = dtype
+
+    def __call__(self, token_ids, token_type_ids, positions, key) -> jax.Array:
+        """[B, T] ids, types or `None` (all 0), positions or `None` (0, 1, ...), dropout key or
+        `None` -> [B*T, D]."""
+        x = self.word[...][token_ids]
+        kernels = post_norm.used_for(x)
+        if self.token_type is not None:
+            types = self.token_type[...]
+            if token_type_ids is None or self.num_types == 1:
+                x = x + types[None, :1]
+            elif kernels and self.num_types == 2:
+                # The gradient of a gather adds up row by row, all of them in two places.
+                x = x + jnp.where(token_type_ids[..., None] == 0, types[:1, None], types[1:, None])
+            else:
+                x = x + types[token_type_ids]
+        first = self.first_position
+        if positions is None:
+            x = x + self.position[...][None, first : first + token_ids.shape[1]]
+        else:
+            x = x + self.position[...][positions + first if first else positions]
+        x = x.reshape(-1, x.shape[-1])
+        x = self.norm(x.astype(self.dtype) if kernels else x)  # half of the bytes, both ways
+        x = dropout(x, self.rate, key).astype(self.dtype)
+        return x if self.project is None else self.project(x)
+
+
+class BertLayer(nnx.Module):
+    """Self-attention and feed-forward blocks, each followed by add and norm."""
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike,
+        attention: Implementation,
+        recompute_attention: bool,
+    ):
+        check_attention(attention, dtype=dtype, rate=config.attention_dropout)
+
+        def dense(inputs: int, outputs: int) -> Linear:
+            init = jax.nn.initializers.normal(INIT_STDDEV)
+            return Linear(inputs, outputs, kernel_init=init, dtype=dtype, rngs=rngs)
+
+        hidden, eps = config.hidden_size, config.layer_norm_eps
+        # Three kernels rather than one fused: splitting a fused projection copies activations,
+        # and on accelerators XLA merges products that share their input by itself.
+        self.query = dense(hidden, hidden)
+        self.key = dense(hidden, hidden)
+        self.value = dense(hidden, hidden)
+        self.attention_output = dense(hidden, hidden)
+        self.attention_norm = LayerNorm(hidden, eps=eps)
+        self.intermediate = dense(hidden, config.intermediate_size)
+        self.output = dense(config.intermediate_size, hidden)
+        self.output_norm = LayerNorm(hidden, eps=eps)
+        self.config = config
+        self.attention: Implementation = attention
+        self.recompute_attention = recompute_attention
+
+    def __call__(self, x, where, segments, key) -> Any:
+        """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
+        [B*T, D]."""
+        config = self.config
+        keys = (None,) * 3 if key is None else jax.random.split(key, 3)
+        if isinstance(x, tuple):
+            return self._with_kernels(x, where, segments, keys)
+        projected = (dense(x) for dense in (self.query, self.key, self.value))
+        context = self._attend(projected, where, segments, keys[0])
+        y = dropout(self.attention_output(context), config.attention_output_dropout, keys[1])
+        x = self.attention_norm(x + y)
+        y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
+        return self.output_norm(x + dropout(y, config.hidden_dropout, keys[2]))
+
+    def _with_kernels(self, inputs, where, segments, keys) -> tuple[jax.Array, ...]:
+        """The same for a GPU: inputs of query, key, value and residual come and go apart."""
+        config = self.config
+        *inputs, residual = inputs
+        projections = (self.query, self.key, self.value)
+        kernels, biases = zip(*map(_weights, projections), strict=True)
+        each = post_norm.dense_each(tuple(inputs), kernels, biases)
+        context = self._attend(each, where, segments, keys[0])
+        rate = config.attention_output_dropout
+        x, residual = self._add_and_norm(
+            residual, context, self.attention_output, self.attention_norm, rate, keys[1], times=2
+        )
+        if config.hidden_act == "gelu":
+            y = post_norm.dense_gelu(x, *_weights(self.intermediate))
+        else:
+            y = ACTIVATIONS[config.hidden_act](self.intermediate(x))
+        rate = config.hidden_dropout
+        return self._add_and_norm(
+            residual, y, self.output, self.output_norm, rate, keys[2], times=4
+        )
+
+    def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times):
+        rate = 0.0 if key is None else rate
+        seeds = dropout_seeds(key) if key is not None and rate else jnp.zeros(2, jnp.uint32)
+        return post_norm.dense_norm(
+            residual,
+            x.astype(residual.dtype),
+            *_weights(linear),
+            norm.scale[...],
+            norm.bias[...],
+            seeds,
+            rate,
+            norm.eps,
+            times,
+        )
+
+    def _attend(self, projected, where, segments, key) -> jax.Array:
+        batch, length = where.shape
+        heads, size = self.config.num_attention_heads, self.config.head_size
+
+        def by_head(y):  # [B*T, D] -> [B, T, heads, head size]
+            return y.reshape(batch, length, heads, size)
+
+        rate = 0.0 if key is None else self.config.attention_dropout
+        context = attention(
+            *map(by_head, projected),
+            where=where,
+            segments=segments,
+            seeds=None if key is None or rate == 0 else dropout_seeds(key),
+            rate=rate,
+            implementation=self.attention,
+            recompute=self.recompute_attention,
+        )
+        return context.reshape(batch * length, heads * size)
+
+
+def _weights(linear: Linear) -> tuple[jax.Array, jax.Array]:
+    assert linear.bias is not None
+    return linear.kernel[...], linear.bias[...]
+
+
+#: Where the tensors of BERT's Hugging Face classes go.
+TENSORS = {
+    **embedding("embeddings.word_embeddings", "embeddings.word"),
+    **embedding("embeddings.position_embeddings", "embeddings.position"),
+    **embedding("embeddings.token_type_embeddings", "embeddings.token_type"),
+    **layer_norm("embeddings.LayerNorm", "embeddings.norm"),
+    **dense("encoder.layer.#.attention.self.query", "layers.#.query"),
+    **dense("encoder.layer.#.attention.self.key", "layers.#.key"),
+    **dense("encoder.layer.#.attention.self.value", "layers.#.value"),
+    **dense("encoder.layer.#.attention.output.dense", "layers.#.attention_output"),
+    **layer_norm("encoder.layer.#.attention.output.LayerNorm", "layers.#.attention_norm"),
+    **dense("encoder.layer.#.intermediate.dense", "layers.#.intermediate"),
+    **dense("encoder.layer.#.output.dense", "layers.#.output"),
+    **layer_norm("encoder.layer.#.output.LayerNorm", "layers.#.output_norm"),
+}
+
+CONFIG_KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "layer_norm_eps": "layer_norm_eps",
+    "hidden_act": "hidden_act",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
+
+ARCHITECTURE = Architecture(
+    class_name="BertModel",
+    config=BertConfig,
+    encoder=Bert,
+    weights=WeightTable(
+        TENSORS,
+        prefix="bert.",
+        # The pooler and the pre-training heads; the position ids are the numbers 0, 1, 2, ...
+        ignored=r"pooler\..*|cls\..*|embeddings\.position_ids",
+        old_endings={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+    ),
+    config_keys=CONFIG_KEYS,
+    # Their defaults are those of Hugging Face.
+    optional=frozenset(
+        {"max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act"}
+        | {"hidden_dropout", "attention_dropout"}
+    ),
+    required_values={"position_embedding_type": "absolute", "is_decoder": False},
+    reader_class_name="BertForQuestionAnswering",
+)

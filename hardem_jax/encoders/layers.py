@@ -1,0 +1,90 @@
+"""Layers that several models share."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from hardem_jax.encoders.ops.fused import layer_norm, linear
+
+# U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
+KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+class Linear(nnx.Linear):
+    """A dense layer whose gradients are float32 whatever the compute dtype, see `linear`."""
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """[..., D] -> [..., F] in the compute dtype."""
+        bias = None if self.bias is None else self.bias[...]
+        return linear(inputs.astype(self.dtype), self.kernel[...], bias)
+
+
+class LayerNorm(nnx.Module):
+    """Layer normalisation over the last axis with a learned scale and, unless turned off, bias."""
+
+    def __init__(self, size: int, *, eps: float, use_bias: bool = True):
+        self.scale = nnx.Param(jnp.ones(size, jnp.float32))
+        self.bias = nnx.Param(jnp.zeros(size, jnp.float32)) if use_bias else None
+        self.eps = eps
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[N, D] -> [N, D] in the dtype of `x`, computed in float32."""
+        bias = None if self.bias is None else self.bias[...]
+        return layer_norm(x, self.scale[...], bias, self.eps)
+
+
+def dense(
+    inputs: int,
+    outputs: int,
+    *,
+    rngs: nnx.Rngs,
+    dtype: DTypeLike = jnp.float32,
+    use_bias: bool = True,
+) -> Linear:
+    """A dense layer with the initial values of `KERNEL_INIT`."""
+    return Linear(
+        inputs, outputs, kernel_init=KERNEL_INIT, use_bias=use_bias, dtype=dtype, rngs=rngs
+    )
+
+
+@jax.custom_vjp
+def masked_max(x: jax.Array, where: jax.Array) -> jax.Array:
+    """Maximum over the second last axis, of the positions `where`; zeros where there are none.
+
+    The gradient goes to the first of the highest, remembered by its position. `jnp.max` finds it
+    again by ``x == max(x)``, and where a compiler computes ``x`` twice with different rounding none
+    is equal and the gradient is lost (https://github.com/jax-ml/jax/issues/40564).
+
+    Args:
+        x: ``[..., T, D]`` float.
+        where: ``[..., T]`` bool.
+
+    Returns:
+        ``[..., D]`` in the dtype of ``x``.
+
+    Example:
+        >>> x = jnp.array([[1.0, 5.0], [3.0, 4.0], [9.0, 9.0]])
+        >>> print(masked_max(x, jnp.array([True, True, False])))
+        [3. 5.]
+    """
+    return _masked_max_fwd(x, where)[0]
+
+
+def _masked_max_fwd(x, where):
+    x = jnp.where(where[..., None], x, -jnp.inf)
+    best = jnp.argmax(x, axis=-2, keepdims=True)
+    found = jnp.take_along_axis(x, best, axis=-2)
+    there = jnp.any(where, axis=-1)[..., None]
+    return jnp.where(there, found[..., 0, :], 0), (best, there, where)
+
+
+def _masked_max_bwd(saved, grad):
+    best, there, where = saved
+    positions = jnp.arange(where.shape[-1]).reshape((1,) * (where.ndim - 1) + (-1, 1))
+    return jnp.where(positions == best, jnp.where(there, grad, 0)[..., None, :], 0), None
+
+
+masked_max.defvjp(_masked_max_fwd, _masked_max_bwd)

@@ -1,0 +1,208 @@
+"""Several bidirectional LSTMs that read the same text, as one.
+
+SQLova has a question LSTM and a header LSTM for each of its six modules. Run one after the other
+they are twelve loops over time of small products; here those that read the same text are one loop,
+whose products are batched over modules and directions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from hardem_jax.encoders.ops.dropout import dropout
+from hardem_jax.encoders.ops.fused import linear
+
+_DIRECTIONS = 2
+_GATES = 4  # input, forget, cell, output
+
+
+class BiLSTMs(nnx.Module):
+    """M bidirectional LSTMs of L layers over one sequence, float32.
+
+    Weights start from U(-1/sqrt(h), 1/sqrt(h)), h = size / 2, and there is one bias, not two.
+    A sequence ends where its mask does; the backward half begins there.
+
+    Args:
+        num_lstms: M.
+        inputs: width I of the sequence.
+        size: width of an output, h forward and h backward; even.
+        num_layers: L.
+        dropout: probability of dropping an element between layers.
+        rngs: stream ``params``.
+
+    Example:
+        >>> lstms = BiLSTMs(3, 8, 4, num_layers=2, dropout=0.3, rngs=nnx.Rngs(0))
+        >>> x, where = jnp.ones((2, 5, 8)), jnp.ones((2, 5), bool)
+        >>> jax.eval_shape(lambda: lstms(lstms.project(x), where)).shape
+        (3, 2, 5, 4)
+    """
+
+    def __init__(
+        self,
+        num_lstms: int,
+        inputs: int,
+        size: int,
+        *,
+        num_layers: int,
+        dropout: float,
+        rngs: nnx.Rngs,
+    ):
+        if size % _DIRECTIONS:
+            raise ValueError(f"size must be even, got {size}")
+        hidden = size // _DIRECTIONS
+        bound = 1 / math.sqrt(hidden)
+
+        def param(*shape: int) -> nnx.Param:
+            values = jax.random.uniform(rngs.params(), shape, jnp.float32, -bound, bound)
+            return nnx.Param(values)
+
+        each = (num_lstms, _DIRECTIONS)
+        self.kernel = param(inputs, *each, _GATES * hidden)
+        self.deeper = nnx.List(param(*each, size, _GATES * hidden) for _ in range(num_layers - 1))
+        self.recurrent = nnx.List(param(*each, hidden, _GATES * hidden) for _ in range(num_layers))
+        self.bias = nnx.List(param(*each, _GATES * hidden) for _ in range(num_layers))
+        self.dropout = dropout
+
+    def project(self, x: jax.Array) -> jax.Array:
+        """The first layer's part that does not depend on time: ``[..., I]`` -> ``[..., M, 2, 4h]``.
+
+        Apart from `__call__` so that tokens can be projected before they are gathered into
+        sequences, which repeat or pad them.
+        """
+        kernel = self.kernel[...]
+        # One product of two matrices: with five axes XLA copies the kernel and its gradient.
+        flat = linear(x, kernel.reshape(kernel.shape[0], -1), None)
+        return flat.reshape(*x.shape[:-1], *kernel.shape[1:])
+
+    def __call__(
+        self,
+        projected: jax.Array,
+        where: jax.Array,
+        *,
+        initial: tuple[jax.Array, jax.Array] | None = None,
+        rngs: nnx.Rngs | None = None,
+    ) -> jax.Array:
+        """Outputs of the last layer.
+
+        Args:
+            projected: ``[B, T, M, 2, 4h]`` float32, see `project`.
+            where: ``[B, T]`` bool, real positions, which come first.
+            initial: hidden and cell states ``[L, M, 2, B, h]`` at the beginning; default zeros.
+            rngs: stream ``dropout``; None for no dropout.
+
+        Returns:
+            ``[M, B, T, 2h]`` float32, 0 at padding.
+        """
+        real = _both_ways(jnp.stack([where.T, where.T], axis=1)[:, None])[:, 0]  # [T, 2, B]
+        gates = jnp.transpose(projected, (1, 2, 3, 0, 4))  # [T, M, 2, B, 4h]
+        x = self._layer(0, gates, real, initial)
+        for layer in range(1, len(self.recurrent)):
+            if rngs is not None:
+                x = dropout(x, self.dropout, rngs.dropout())
+            gates = jnp.einsum("tmbi,mdig->tmdbg", x, self.deeper[layer - 1][...])
+            x = self._layer(layer, gates, real, initial)
+        return jnp.moveaxis(x, 0, 2)
+
+    def _layer(self, layer: int, gates, real, initial) -> jax.Array:
+        """``[T, M, 2, B, 4h]`` -> ``[T, M, B, 2h]``."""
+        gates = _both_ways(gates + self.bias[layer][...][None, :, :, None])
+        if initial is None:
+            zeros = jnp.zeros((*gates.shape[1:-1], gates.shape[-1] // _GATES), gates.dtype)
+            state = zeros, zeros
+        else:
+            state = initial[0][layer], initial[1][layer]
+        outputs = _both_ways(_run(gates, self.recurrent[layer][...], real, state))
+        return jnp.concatenate([outputs[:, :, 0], outputs[:, :, 1]], axis=-1)
+
+
+def last_output(x: jax.Array, where: jax.Array) -> jax.Array:
+    """``[M, B, T, D]`` at the last real position of each sequence: ``[M, B, D]``.
+
+    Zero where a sequence has none.
+    """
+    last = jnp.maximum(jnp.sum(where, axis=1) - 1, 0)
+    return jnp.take_along_axis(x, last[None, :, None, None], axis=2)[:, :, 0]
+
+
+@jax.custom_vjp
+def _run(gates, recurrent, real, state) -> jax.Array:
+    """M LSTMs of both directions through time.
+
+    Differentiated automatically, the loop would store every intermediate value of every step and
+    add up the gradient of the recurrent weights step by step. Here it stores gates and states, and
+    that gradient is one product after the loop.
+
+    Args:
+        gates: ``[T, M, 2, B, 4h]``, all that does not depend on the state; the second direction
+            reversed in time.
+        recurrent: ``[M, 2, h, 4h]``.
+        real: ``[T, 2, B]`` bool. Padding leaves the state unchanged, because the backward half
+            meets it before the text, and gives 0.
+        state: hidden and cell, ``[M, 2, B, h]`` each.
+
+    Returns:
+        ``[T, M, 2, B, h]``.
+    """
+    return _run_fwd(gates, recurrent, real, state)[0]
+
+
+def _run_fwd(gates, recurrent, real, state):
+    def step(state, now):
+        (hidden, cell), (gate, real) = state, now
+        gate = gate + jnp.einsum("mdbh,mdhg->mdbg", hidden, recurrent)
+        take, forget, new, give = _activate(gate)
+        grown = forget * cell + take * new
+        output = give * jnp.tanh(grown)
+        kept = real[None, ..., None]
+        after = jnp.where(kept, output, hidden), jnp.where(kept, grown, cell)
+        return after, (jnp.where(kept, output, 0.0), gate, state)
+
+    _, (outputs, gates, states) = jax.lax.scan(step, state, (gates, real))
+    return outputs, (gates, recurrent, real, states)
+
+
+def _run_bwd(saved, grad):
+    gates, recurrent, real, (hiddens, cells) = saved
+
+    def step(state, now):
+        (to_hidden, to_cell), (to_output, gate, real, cell) = state, now
+        take, forget, new, give = _activate(gate)
+        grown = jnp.tanh(forget * cell + take * new)
+        to_output = to_output + to_hidden
+        to_grown = to_cell + to_output * give * (1 - grown**2)
+        to_gate = jnp.concatenate(
+            [
+                to_grown * new * take * (1 - take),
+                to_grown * cell * forget * (1 - forget),
+                to_grown * take * (1 - new**2),
+                to_output * grown * give * (1 - give),
+            ],
+            axis=-1,
+        )
+        kept = real[None, ..., None]
+        to_gate = jnp.where(kept, to_gate, 0.0)
+        before = jnp.einsum("mdbg,mdhg->mdbh", to_gate, recurrent)
+        to_hidden = jnp.where(kept, before, to_hidden)
+        return (to_hidden, jnp.where(kept, to_grown * forget, to_cell)), to_gate
+
+    last = jnp.zeros_like(hiddens[0]), jnp.zeros_like(cells[0])
+    to_state, to_gates = jax.lax.scan(step, last, (grad, gates, real, cells), reverse=True)
+    to_recurrent = jnp.einsum("tmdbh,tmdbg->mdhg", hiddens, to_gates)
+    return to_gates, to_recurrent, None, to_state
+
+
+_run.defvjp(_run_fwd, _run_bwd)
+
+
+def _activate(gates: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    take, forget, new, give = jnp.split(gates, _GATES, axis=-1)
+    return jax.nn.sigmoid(take), jax.nn.sigmoid(forget), jnp.tanh(new), jax.nn.sigmoid(give)
+
+
+def _both_ways(x: jax.Array) -> jax.Array:
+    """``[T, M, 2, ...]`` with the second direction reversed in time; its own inverse."""
+    return jnp.stack([x[:, :, 0], x[::-1, :, 1]], axis=2)

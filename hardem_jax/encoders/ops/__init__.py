@@ -1,0 +1,1 @@
+"""Operations of an encoder's layers, with and without kernels for TPUs and GPUs."""

@@ -1,0 +1,190 @@
+"""Scaled dot-product attention with a per-device implementation.
+
+| name     | computed by                                      | where | dropout | dtypes       |
+|----------|--------------------------------------------------|-------|---------|--------------|
+| `xla`    | `fused.attention`, fused by the compiler         | all   | yes     | any          |
+| `cudnn`  | cuDNN's fused kernel                             | GPUs  | no      | 16 bits      |
+| `splash` | JAX's Pallas kernel, gradients in one kernel too | TPUs  | no      | any          |
+| `auto`   | the kernel of the device if it can, else `xla`   | all   | yes     | any          |
+
+`auto` falls back to `xla` where the kernel cannot be used; a kernel requested by name raises an
+error instead. If the kernel itself is missing, XLA is used with a warning.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import contextvars
+import re
+import warnings
+from collections.abc import Iterator
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from hardem_jax.encoders.config import Implementation
+from hardem_jax.encoders.ops import attention_kernels, fused
+from hardem_jax.errors import InputError
+from hardem_jax.placement import platform_of
+
+# Kernel -> the platform it is for.
+_PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
+# `custom_call @name(` of StableHLO, `custom_call_target="name"` of HLO.
+_CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w+)')
+
+_ONLY_XLA = contextvars.ContextVar("only XLA", default=False)
+
+
+@contextlib.contextmanager
+def only_xla() -> Iterator[None]:
+    """Whatever is traced inside has attention computed by XLA, so that it runs on any device.
+
+    Example:
+        >>> x, where = jnp.ones((1, 3, 2, 4)), jnp.ones((1, 3), bool)
+        >>> with only_xla():  # without the warning that this is no TPU
+        ...     attention(x, x, x, where=where, implementation="splash").shape
+        (1, 3, 2, 4)
+    """
+    token = _ONLY_XLA.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_XLA.reset(token)
+
+
+def xla_only() -> bool:
+    """Whether this is inside of `only_xla`."""
+    return _ONLY_XLA.get()
+
+
+def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:
+    """Raises an error if a kernel does not support this dropout rate or dtype.
+
+    Args:
+        implementation: see `attention`.
+        dtype: of q, k and v.
+        rate: of dropout on the probabilities.
+
+    Raises:
+        InputError: unknown implementation, or a kernel that is named supports no dropout or not
+            this dtype.
+
+    Example:
+        >>> check_attention("splash", dtype=jnp.float32, rate=0.1)
+        Traceback (most recent call last):
+        hardem_jax.errors.InputError: attention: expected attention_dropout 0 with the kernel \
+'splash', found 0.1; set it to 0, or attention to 'auto'
+    """
+    if implementation not in get_args(Implementation):
+        names = ", ".join(get_args(Implementation))
+        raise InputError(f"attention: expected one of {names}, found {implementation!r}")
+    if implementation in _PLATFORMS and rate > 0:
+        raise InputError(
+            f"attention: expected attention_dropout 0 with the kernel {implementation!r}, "
+            f"found {rate:g}; set it to 0, or attention to 'auto'"
+        )
+    if implementation == "cudnn" and not _is_half(dtype):
+        raise InputError(
+            "attention: expected bfloat16 or float16 with the kernel 'cudnn', "
+            f"found {jnp.dtype(dtype).name}; set dtype, or attention to 'auto'"
+        )
+
+
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    *,
+    where: jax.Array,
+    segments: jax.Array | None = None,
+    seeds: jax.Array | None = None,
+    rate: float = 0.0,
+    window: int | None = None,
+    implementation: Implementation = "auto",
+    recompute: bool = False,
+) -> jax.Array:
+    """Attention of every token to the real tokens of its segment (Vaswani et al., 2017, 3.2).
+
+    Args:
+        q, k, v: [B, T, heads, head size], of one dtype.
+        where: bool [B, T], true at keys that may be attended to. Without segments they come first
+            in each row (`cudnn` counts them).
+        segments: int32 [B, T]; a token attends only to keys of its own segment. `None`: to all.
+        seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
+        rate: probability of dropping a probability, `0 <= rate < 1`.
+        window: local attention: a token attends only to keys within this many positions on either
+            side. `None` means no limit. The tokens of a segment stand next to each other.
+        implementation: a name in the module's table. The device is that of the arrays' mesh, which
+            may be a remote one, else JAX's default.
+        recompute: recompute the probabilities in the backward pass instead of storing them, as
+            kernels always do.
+
+    Returns:
+        [B, T, heads, head size] in the dtype of `v`; finite at tokens that see no key.
+
+    Raises:
+        InputError: see `check_attention`.
+
+    Example:
+        >>> x = jnp.ones((1, 3, 2, 4))
+        >>> attention(x, x, x, where=jnp.array([[True, True, False]])).shape
+        (1, 3, 2, 4)
+    """
+    check_attention(implementation, dtype=q.dtype, rate=rate)
+    chosen = _choose(implementation, q, where, segments, rate, window)
+    if chosen == "splash":
+        return attention_kernels.splash(q, k, v, where, segments, window=window)
+    if chosen == "cudnn":
+        return attention_kernels.cudnn(q, k, v, where, segments, window=window)
+    q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
+    compute = fused.attention
+    if recompute:
+        compute = jax.checkpoint(compute, static_argnums=(6, 7))
+    out: jax.Array = compute(q, k, v, where, segments, seeds, rate, window)
+    return out.transpose(0, 2, 1, 3)
+
+
+def _is_half(dtype: DTypeLike) -> bool:
+    return jnp.dtype(dtype) in (jnp.bfloat16, jnp.float16)
+
+
+def _choose(implementation, q, where, segments, rate, window) -> str:
+    if xla_only():
+        return "xla"
+    platform = platform_of(q, where)
+    if implementation == "auto":
+        kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform)
+        if kernel is None or rate > 0 or (kernel == "cudnn" and not _is_half(q.dtype)):
+            return "xla"
+        implementation = kernel
+    if implementation == "xla":
+        return "xla"
+    fault = None
+    if platform != _PLATFORMS[implementation]:
+        fault = f"a kernel of {_PLATFORMS[implementation].upper()}s, not of this {platform}"
+    elif implementation == "cudnn":
+        masked = segments is not None or window is not None
+        fault = attention_kernels.cudnn_fault(q.shape, q.dtype, masked)
+    if fault is None:
+        return implementation
+    # Python shows a warning of one text and place once.
+    warnings.warn(f"attention is computed by XLA, not by {implementation!r}: {fault}", stacklevel=1)
+    return "xla"
+
+
+def kernels(program: str) -> dict[str, int]:
+    """Counts attention-kernel custom calls in a program.
+
+    Args:
+        program: text of StableHLO (`lowered.as_text()`) or HLO (`compiled.as_text()`).
+
+    Example:
+        >>> kernels('%a = custom-call(%q), custom_call_target="tpu_custom_call"')
+        {'tpu_custom_call': 1}
+        >>> kernels(jax.jit(jnp.sin).lower(1.0).as_text())
+        {}
+    """
+    return dict(collections.Counter(_CALL.findall(program)))

@@ -1,0 +1,248 @@
+"""Operations of transformer layers with hand-written derivatives.
+
+Each keeps its inputs (attention: the probabilities too) and recomputes the rest in the backward
+pass. Without them, attention makes a step of BERT slower, and its memory at least a seventh
+larger. The others matter where `scan_layers` makes a loop of the layers: XLA stores everything that
+the derivative of its body needs, whereas in unrolled layers it mostly finds by itself what to
+recompute. Statistics, softmax and activations are in float32 whatever the compute dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from hardem_jax.encoders.ops.dropout import drop_and_scale
+
+# Added to the scores of masked keys: low enough that exp gives exactly 0 next to any real score,
+# finite so that a row without a real key gives no NaN.
+MASK = -1e9
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    where: jax.Array,
+    segments: jax.Array | None,
+    seeds: jax.Array | None,
+    rate: float,
+    window: int | None = None,
+) -> jax.Array:
+    """Scaled dot-product attention with dropout on the probabilities (Vaswani et al., 2017, 3.2).
+
+    Args:
+        q, k, v: [B, heads, T, head size], of one dtype.
+        where: bool [B, T], true at keys that may be attended to.
+        segments: int [B, T]; a token attends only to keys of its own segment. `None`: to all.
+        seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
+        rate: probability of dropping a probability, `0 <= rate < 1`.
+        window: see `visible_keys`.
+
+    Returns:
+        [B, heads, T, head size] in the dtype of `v`.
+
+    Example:
+        >>> x = jnp.ones((1, 2, 3, 4))
+        >>> attention(x, x, x, jnp.array([[True, True, False]]), None, None, 0.0).shape
+        (1, 2, 3, 4)
+    """
+    return _attention_fwd(q, k, v, where, segments, seeds, rate, window)[0]
+
+
+def _product(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)
+
+
+def visible_keys(
+    where: jax.Array, segments: jax.Array | None, window: int | None = None
+) -> jax.Array:
+    """Which keys a query sees: bool [B, 1, T, T], or [B, 1, 1, T] if all queries see the same.
+
+    Args:
+        where: bool [B, T], true at real tokens.
+        segments: int [B, T], or `None`.
+        window: a query sees the keys at most this many positions before and after it; `None`: all.
+            The tokens of a segment stand next to each other, so that it sees the same in any row.
+
+    Example:
+        >>> where, segments = jnp.array([[True, True, False]]), jnp.array([[0, 1, 1]])
+        >>> visible_keys(where, segments)[0, 0].astype(int).tolist()
+        [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+        >>> visible_keys(where, None, window=1)[0, 0].astype(int).tolist()
+        [[1, 1, 0], [1, 1, 0], [0, 1, 0]]
+    """
+    seen = where[:, None, None, :]
+    if segments is not None:
+        seen = seen & (segments[:, None, :, None] == segments[:, None, None, :])
+    if window is not None:
+        places = jnp.arange(where.shape[1])
+        near = jnp.abs(places[:, None] - places[None, :]) <= window
+        seen = seen & near[None, None]
+    return seen
+
+
+def _attention_fwd(q, k, v, where, segments, seeds, rate, window):
+    scores = _product("bhtd,bhsd->bhts", q, k) * (1 / math.sqrt(q.shape[-1]))
+    scores = scores + jnp.where(visible_keys(where, segments, window), 0.0, MASK)
+    exps = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
+    # One reciprocal per row instead of one division per element.
+    probs = (exps * (1 / exps.sum(axis=-1, keepdims=True))).astype(v.dtype)
+    dropped = drop_and_scale(probs, seeds, rate) if rate else probs
+    out = _product("bhts,bhsd->bhtd", dropped, v).astype(v.dtype)
+    return out, (q, k, v, probs, out, seeds)
+
+
+def _attention_bwd(rate, window, saved, grad):
+    del window  # what is not seen has probability 0
+    q, k, v, probs, out, seeds = saved
+    drop = functools.partial(drop_and_scale, seeds=seeds, rate=rate) if rate else lambda x: x
+    grad_v = _product("bhts,bhtd->bhsd", drop(probs), grad)
+    grad_probs = drop(_product("bhtd,bhsd->bhts", grad, v))
+    # Row sums of probs * grad_probs, at the size of the output (Dao et al., 2022, appendix B.2).
+    row = (out.astype(jnp.float32) * grad.astype(jnp.float32)).sum(axis=-1, keepdims=True)
+    grad_scores = (probs.astype(jnp.float32) * (grad_probs - row)).astype(q.dtype)
+    scale = 1 / math.sqrt(q.shape[-1])
+    grad_q = _product("bhts,bhsd->bhtd", grad_scores, k) * scale
+    grad_k = _product("bhts,bhtd->bhsd", grad_scores, q) * scale
+    grads = grad_q.astype(q.dtype), grad_k.astype(k.dtype), grad_v.astype(v.dtype)
+    return *grads, None, None, None
+
+
+attention.defvjp(_attention_fwd, _attention_bwd)
+
+
+@jax.custom_vjp
+def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None) -> jax.Array:
+    """x W + b in the dtype of `x`, with gradients of W and b summed in float32.
+
+    Automatic differentiation rounds the gradient of a converted kernel to the compute dtype before
+    devices add up theirs, so that a mean over hundreds of chips would be taken in bfloat16.
+
+    Args:
+        x: [..., D].
+        kernel: [D, F] float32.
+        bias: [F] float32, or `None`.
+
+    Returns:
+        [..., F] in the dtype of `x`.
+
+    Example:
+        >>> linear(jnp.ones((2, 3)), jnp.ones((3, 1)), jnp.zeros(1)).tolist()
+        [[3.0], [3.0]]
+    """
+    return _linear_fwd(x, kernel, bias)[0]
+
+
+def _linear_fwd(x, kernel, bias):
+    y = x @ kernel.astype(x.dtype)
+    if bias is not None:
+        y = y + bias.astype(x.dtype).reshape((1,) * (y.ndim - 1) + (-1,))
+    return y, (x, kernel, bias)
+
+
+def linear_gradient(saved, grad):
+    """The gradient of `linear` in (x, W, b), from these three and that of its output."""
+    x, kernel, bias = saved
+    rows = tuple(range(x.ndim - 1))
+    grad_x = grad @ kernel.astype(grad.dtype).T
+    grad_kernel = jnp.tensordot(x, grad, (rows, rows), preferred_element_type=jnp.float32)
+    grad_bias = None if bias is None else grad.astype(jnp.float32).sum(rows)
+    return grad_x, grad_kernel, grad_bias
+
+
+linear.defvjp(_linear_fwd, linear_gradient)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, eps: float) -> jax.Array:
+    """Layer normalisation (Ba et al., 2016), computed in float32.
+
+    Args:
+        x: [N, D].
+        scale: [D].
+        bias: [D], or `None`.
+        eps: added to the variance.
+
+    Returns:
+        [N, D] in the dtype of `x`.
+
+    Example:
+        >>> layer_norm(jnp.array([[1.0, 3.0]]), jnp.ones(2), jnp.zeros(2), 0.0).tolist()
+        [[-1.0, 1.0]]
+    """
+    return _layer_norm_fwd(x, scale, bias, eps)[0]
+
+
+def _layer_norm_fwd(x, scale, bias, eps):
+    mean, inverse = norm_statistics(x, eps)
+    normed = (x.astype(jnp.float32) - mean) * inverse
+    y = normed * scale[None]
+    if bias is not None:
+        y = y + bias[None]
+    return y.astype(x.dtype), (x, scale, bias, mean, inverse)
+
+
+def norm_statistics(x, eps):
+    """Mean and reciprocal standard deviation of each row: [N, D] -> float32 [N, 1] twice."""
+    x = x.astype(jnp.float32)
+    mean = x.mean(axis=-1, keepdims=True)
+    centred = x - mean
+    return mean, jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
+
+
+def _layer_norm_bwd(eps, saved, grad):
+    del eps
+    x, scale, bias, *statistics = saved
+    # Without the barrier XLA computes the statistics again, in a kernel of its own.
+    mean, inverse = jax.lax.optimization_barrier(statistics)
+    normed = (x.astype(jnp.float32) - mean) * inverse
+    grad = grad.astype(jnp.float32)
+    inner = grad * scale[None]
+    average = inner.mean(axis=-1, keepdims=True)
+    slope = (inner * normed).mean(axis=-1, keepdims=True)
+    grad_x = (inverse * (inner - average - normed * slope)).astype(x.dtype)
+    grad_bias = None if bias is None else grad.sum(axis=0)
+    return grad_x, (grad * normed).sum(axis=0), grad_bias
+
+
+layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+    """x Phi(x) with the exact error function (Hendrycks and Gimpel, 2016)."""
+    return x * 0.5 * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_tanh(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
+def _recomputed(function: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
+    """An element-wise function in float32 that stores only its input for the backward pass."""
+
+    def in_float32(x):
+        return function(x.astype(jnp.float32)).astype(x.dtype)
+
+    def backward(x, grad):
+        _, vjp = jax.vjp(in_float32, x)
+        # Else XLA keeps it in float32 for the sum over rows that is the gradient of a bias.
+        return jax.lax.optimization_barrier(vjp(grad))
+
+    wrapped = jax.custom_vjp(in_float32)
+    wrapped.defvjp(lambda x: (in_float32(x), x), backward)
+    return wrapped
+
+
+# Keys are the values of `hidden_act` in Hugging Face configs.
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "gelu": _recomputed(gelu),
+    "gelu_new": _recomputed(_gelu_tanh),
+    "gelu_pytorch_tanh": _recomputed(_gelu_tanh),
+    "relu": jax.nn.relu,
+}

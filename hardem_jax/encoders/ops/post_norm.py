@@ -1,0 +1,222 @@
+"""The parts of a BERT layer as single operations, with kernels for GPUs behind them.
+
+XLA writes a sum over rows (each bias and LayerNorm has two in its gradient) as kernels of their
+own, which read again what the element-wise kernel before has just written. Here a GPU computes
+both in one pass (`gpu_kernels`). Elsewhere a layer is written as in its paper, and `used_for` says
+so. What several products and a residual connection read is returned once for each of them: their
+gradients then arrive apart, and are added up inside the next kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hardem_jax.encoders.ops import fused
+from hardem_jax.encoders.ops.attention import xla_only
+from hardem_jax.placement import on_own_rows, platform_of
+
+#: Columns that a kernel holds in registers at most.
+_WIDEST = 4096
+_INTERPRETED = contextvars.ContextVar("interpret kernels of GPUs", default=False)
+
+
+@contextlib.contextmanager
+def interpreted() -> Iterator[None]:
+    """Whatever is traced inside uses the kernels, as ordinary operations, on any device."""
+    token = _INTERPRETED.set(True)
+    try:
+        yield
+    finally:
+        _INTERPRETED.reset(token)
+
+
+def used_for(x: jax.Array) -> bool:
+    """Whether the operations of this module are to compute a layer of activations `x`, [N, D]."""
+    known = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 4
+    if xla_only() or not known or x.shape[-1] > _WIDEST:
+        return False
+    if _INTERPRETED.get():
+        return True
+    if platform_of(x) != "gpu":
+        return False
+    if (fault := _fault()) is not None:
+        # Python shows a warning of one text and place once.
+        warnings.warn(f"layers are computed without kernels of their own: {fault}", stacklevel=1)
+    return fault is None
+
+
+@functools.cache
+def _fault() -> str | None:
+    """Why the kernels cannot be compiled on the GPU at hand; `None` if they can, or none is."""
+    if jax.default_backend() != "gpu":
+        return None
+
+    def total(x, kernel, row, seeds):
+        out, _ = dense_norm(x, x, kernel, row, row, row, seeds, 0.1, 1e-6, 2)
+        [out] = dense_each((out,), (kernel,), (row,))
+        return dense_gelu(out, kernel, row).astype(jnp.float32).sum()
+
+    shapes = ((8, 128), jnp.bfloat16), ((128, 128), jnp.float32), ((128,), jnp.float32)
+    inputs = [jax.ShapeDtypeStruct(*shape) for shape in (*shapes, ((2,), jnp.uint32))]
+    try:
+        jax.jit(jax.grad(total)).lower(*inputs).compile()
+    except (RuntimeError, NotImplementedError, ValueError, ImportError) as error:
+        return str(error).partition("\n")[0]
+    return None
+
+
+def dense_norm(
+    residual: jax.Array,
+    x: jax.Array,
+    kernel: jax.Array,
+    bias: jax.Array,
+    scale: jax.Array,
+    shift: jax.Array,
+    seeds: jax.Array,
+    rate: float,
+    eps: float,
+    times: int,
+) -> tuple[jax.Array, ...]:
+    """LayerNorm(residual + dropout(x W + b)), for several to read.
+
+    Args:
+        residual: [N, D].
+        x: [N, F] of its dtype.
+        kernel: float32 [F, D].
+        bias, scale, shift: float32 [D]; `shift` is LayerNorm's bias.
+        seeds: uint32 [2] from `dropout_seeds`, of any value where `rate` is 0.
+        rate: of dropout.
+        eps: added to the variance.
+        times: how many read it.
+
+    Returns:
+        [N, D] in the dtype of `residual`, so many times.
+    """
+    arrays = residual, x, kernel, bias, scale, shift, seeds
+    out: Any = _dense_norm(*arrays, rate, eps, times)
+    return out
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(7, 8, 9))
+def _dense_norm(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times):
+    return _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times)[0]
+
+
+def _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times):
+    from hardem_jax.encoders.ops import gpu_kernels
+
+    y = fused.linear(x, kernel, None)
+
+    def compute(first, residual, y, bias, scale, shift, seeds):
+        sizes = {"rate": rate, "eps": eps, "interpret": _INTERPRETED.get()}
+        return gpu_kernels.norm(residual, y, bias, scale, shift, seeds, first, **sizes)
+
+    rows, shared = (residual, y), (bias, scale, shift, seeds)
+    out, *saved = on_own_rows(compute, *rows, shared=shared, with_first=True)
+    return (out,) * times, (x, kernel, scale, seeds, *saved)
+
+
+def _dense_norm_bwd(rate, eps, times, saved, grads):
+    from hardem_jax.encoders.ops import gpu_kernels
+
+    del eps, times
+    x, kernel, scale, seeds, added, means, inverses = saved
+
+    def compute(first, *arrays):
+        *grads, added, means, inverses, scale, seeds = arrays
+        return gpu_kernels.norm_gradient(
+            tuple(grads),
+            added,
+            scale,
+            means,
+            inverses,
+            seeds,
+            first,
+            rate=rate,
+            interpret=_INTERPRETED.get(),
+        )
+
+    rows = (*grads, added, means, inverses)
+    found = on_own_rows(compute, *rows, shared=(scale, seeds), with_first=True)
+    grad_residual, grad_y, sums = found
+    grad_scale, grad_shift, grad_bias = sums.sum(axis=0)
+    grad_x, grad_kernel, _ = fused.linear_gradient((x, kernel, None), grad_y)
+    return grad_residual, grad_x, grad_kernel, grad_bias, grad_scale, grad_shift, None
+
+
+_dense_norm.defvjp(_dense_norm_fwd, _dense_norm_bwd)
+
+
+@jax.custom_vjp
+def dense_gelu(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """GELU(x W + b) with the exact distribution function: [N, D] -> [N, F]."""
+    return _dense_gelu_fwd(x, kernel, bias)[0]
+
+
+def _dense_gelu_fwd(x, kernel, bias):
+    from hardem_jax.encoders.ops import gpu_kernels
+
+    y = fused.linear(x, kernel, None)
+
+    def compute(y, bias):
+        return gpu_kernels.gelu(y, bias, interpret=_INTERPRETED.get())
+
+    return on_own_rows(compute, y, shared=(bias,)), (x, kernel, bias, y)
+
+
+def _dense_gelu_bwd(saved, grad):
+    from hardem_jax.encoders.ops import gpu_kernels
+
+    x, kernel, bias, y = saved
+
+    def compute(y, grad, bias):
+        return gpu_kernels.gelu_gradient(y, bias, grad, interpret=_INTERPRETED.get())
+
+    grad_y, sums = on_own_rows(compute, y, grad, shared=(bias,))
+    grad_x, grad_kernel, _ = fused.linear_gradient((x, kernel, None), grad_y)
+    return grad_x, grad_kernel, sums.sum(axis=0)
+
+
+dense_gelu.defvjp(_dense_gelu_fwd, _dense_gelu_bwd)
+
+
+def dense_each(
+    inputs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...], biases: tuple[jax.Array, ...]
+) -> tuple[jax.Array, ...]:
+    """x W + b for several x, W and b: [N, D] -> [N, F] each."""
+    out: Any = _dense_each(inputs, kernels, biases)
+    return out
+
+
+@jax.custom_vjp
+def _dense_each(inputs, kernels, biases):
+    return _dense_each_fwd(inputs, kernels, biases)[0]
+
+
+def _dense_each_fwd(inputs, kernels, biases):
+    each = zip(inputs, kernels, biases, strict=True)
+    return tuple(fused.linear(x, w, b) for x, w, b in each), (inputs, kernels)
+
+
+def _dense_each_bwd(saved, grads):
+    from hardem_jax.encoders.ops import gpu_kernels
+
+    def compute(*grads):
+        return gpu_kernels.column_sums(grads, interpret=_INTERPRETED.get())
+
+    sums = on_own_rows(compute, *grads).sum(axis=0)
+    each = zip(*saved, grads, strict=True)
+    parts = [fused.linear_gradient((x, kernel, None), grad) for x, kernel, grad in each]
+    grad_inputs, grad_kernels, _ = zip(*parts, strict=True)
+    return grad_inputs, grad_kernels, tuple(sums)
+
+
+_dense_each.defvjp(_dense_each_fwd, _dense_each_bwd)

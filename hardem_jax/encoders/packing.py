@@ -1,0 +1,141 @@
+"""An encoder that reads packed rows for a model that knows nothing of packing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from hardem_jax.encoders.base import Encoder
+from hardem_jax.errors import InputError
+
+Array = jax.Array
+_INPUTS = ("token_ids", "token_type_ids", "where")
+
+
+def encode(encoder: Encoder, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None) -> Array:
+    """Activations of the encoder's last layer, at the places of the batch.
+
+    Args:
+        encoder: of any architecture.
+        batch: ``token_ids`` and ``token_type_ids`` ``[R, T]`` int, ``where`` ``[R, T]`` bool; with
+            ``packing`` ``[G, P / G, S]`` and ``unpacking`` ``[R, T]`` as well (see
+            `packing_arrays`) the encoder reads P rows of S tokens. A token attends to
+            those of its own input, and positions count from its first token: packed or not, the
+            activations are the same to rounding, and so is their gradient.
+        rngs: source of the dropout key (stream ``dropout``); None turns dropout off.
+
+    Returns:
+        ``[R, T, D]`` in the encoder's dtype. At padding they mean nothing; packed, they are 0.
+
+    Raises:
+        InputError: T is larger than the encoder's ``max_tokens``, packed or not.
+
+    Example:
+        >>> from hardem_jax.data.batching.packing import packing_arrays
+        >>> from hardem_jax.encoders.bert import Bert, BertConfig
+        >>> bert = Bert(BertConfig(9, 8, 1, 2, 16), rngs=nnx.Rngs(0))
+        >>> ids = jnp.array([[5, 6, 7], [8, 0, 0]])
+        >>> batch = {"token_ids": ids, "token_type_ids": 0 * ids, "where": ids > 0}
+        >>> where = jax.device_get(ids > 0)
+        >>> packed = packing_arrays(where, num_devices=1, num_rows=1, row_tokens=4)
+        >>> both = encode(bert, batch), encode(bert, {**batch, **packed})
+        >>> bool(jnp.allclose(both[0][ids > 0], both[1][ids > 0], atol=1e-6))
+        True
+    """
+    return encode_layers(encoder, batch, count=1, rngs=rngs)[0]
+
+
+def encode_layers(
+    encoder: Encoder, batch: Mapping[str, Array], *, count: int, rngs: nnx.Rngs | None = None
+) -> tuple[Array, ...]:
+    """The outputs of the encoder's last ``count`` layers, the last one last; see `encode`."""
+    packed = "packing" in batch
+    num_tokens, limit = batch["token_ids"].shape[1], encoder.config.max_tokens
+    if packed and num_tokens > limit:  # unpacked, the encoder itself looks
+        name = type(encoder).__name__
+        raise InputError(f"{name} input: expected at most {limit} tokens, found {num_tokens}")
+    inputs = _packed_inputs(batch) if packed else {name: batch[name] for name in _INPUTS}
+    token_ids = inputs.pop("token_ids")
+    if count == 1:
+        layers = (encoder(token_ids, **inputs, rngs=rngs),)
+    else:
+        layers = encoder.hidden_states(token_ids, **inputs, rngs=rngs)[-count:]
+    return tuple(_unpacked(layer, batch) for layer in layers) if packed else layers
+
+
+def _packed_inputs(batch: Mapping[str, Array]) -> dict[str, Array]:
+    """What the encoder reads: ``[P, S]`` each."""
+    packing, num_tokens = batch["packing"], batch["token_ids"].shape[1]
+    num_devices, _, row_tokens = packing.shape
+    places = packing.reshape(-1, row_tokens)
+    real = places >= 0
+
+    def packed(values: Array) -> Array:
+        tokens = values.reshape(num_devices, -1, 1)
+        return _take(tokens, packing.reshape(num_devices, -1)).reshape(places.shape)
+
+    return {
+        "token_ids": packed(batch["token_ids"]),
+        "token_type_ids": packed(batch["token_type_ids"]),
+        "where": real,
+        "positions": jnp.where(real, places % num_tokens, 0),
+        "segments": jnp.where(real, places // num_tokens, -1),
+    }
+
+
+def _unpacked(hidden: Array, batch: Mapping[str, Array]) -> Array:
+    """``[P, S, D]`` -> ``[R, T, D]``."""
+    packing, unpacking = batch["packing"], batch["unpacking"]
+    num_devices = packing.shape[0]
+    rows = _permute(
+        hidden.reshape(num_devices, -1, hidden.shape[-1]),
+        unpacking.reshape(num_devices, -1),
+        packing.reshape(num_devices, -1),
+    )
+    return rows.reshape(*unpacking.shape, -1)
+
+
+def token_metrics(batch: Mapping[str, Array]) -> dict[str, Array]:
+    """What a training step reports about the tokens that the encoder reads, float32 ``[]`` each.
+
+    Returns:
+        ``tokens``, how many of them are real, and ``real_tokens``, their share.
+
+    Example:
+        >>> found = token_metrics({"where": jnp.array([[True, False], [True, True]])})
+        >>> {name: float(value) for name, value in found.items()}
+        {'tokens': 3.0, 'real_tokens': 0.75}
+    """
+    read = batch["packing"] if "packing" in batch else batch["where"]
+    tokens = jnp.sum(batch["where"]).astype(jnp.float32)
+    return {"tokens": tokens, "real_tokens": tokens / read.size}
+
+
+def _take(x: Array, index: Array) -> Array:
+    """``x[g, index[g, m]]``, 0 where that is -1: ``[G, N, D]``, ``[G, M]`` -> ``[G, M, D]``."""
+    taken = jax.vmap(lambda rows, chosen: rows[chosen])(x, jnp.maximum(index, 0))
+    return jnp.where((index >= 0)[..., None], taken, jnp.zeros((), x.dtype))
+
+
+@jax.custom_vjp
+def _permute(x: Array, index: Array, inverse: Array) -> Array:
+    """`_take` by an index that takes nothing twice, whose gradient is taken by its inverse.
+
+    A gather both ways: the scatter that automatic differentiation writes adds up where nothing
+    has to be added, one element after the other on accelerators.
+    """
+    return _take(x, index)
+
+
+def _permute_fwd(x, index, inverse):
+    return _take(x, index), inverse
+
+
+def _permute_bwd(inverse, grad):
+    return _take(grad, inverse), None, None
+
+
+_permute.defvjp(_permute_fwd, _permute_bwd)

@@ -1,0 +1,235 @@
+"""The inputs of models that read whole words, from prepared questions.
+
+What a batch holds, with R rows, P words of the passage, Q of the question, C characters of a
+word, M numbers of the passage and Z solutions; for `x` in `passage` and `question`:
+
+==================  ========================  ========================================
+``x_words``         ``[R, P or Q]`` int32     words, padded with 0
+``x_chars``         ``[R, P or Q, C]`` int32  their characters, padded with 0
+``x_where``         ``[R, P or Q]`` bool      real words
+``number_tokens``   ``[R, M]`` int32          the passage word that each number starts in
+``numbers_where``   ``[R, M]`` bool           real numbers
+==================  ========================  ========================================
+
+and what `hardem_jax.equations.inputs.pad_equations` adds, whose slots are the M numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.equations.examples import NumericQuestion
+from hardem_jax.equations.inputs import drop_cut_numbers, pad_equations
+from hardem_jax.equations.solutions.enumeration import PASSAGE
+from hardem_jax.equations.words import PAD, Vocabulary, Words, char_ids, split_words, words_at
+from hardem_jax.errors import InputError, require
+
+
+@dataclasses.dataclass(frozen=True)
+class WordConfig:
+    """How much of a text is read; the defaults are those of Dua et al. (2019) in training.
+
+    Attributes:
+        max_passage_words: longer passages are cut, with their numbers.
+        max_question_words: longer questions are cut.
+        max_word_characters: longer words are cut to this many characters.
+
+    Example:
+        >>> WordConfig(max_passage_words=0)
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: max_passage_words: expected at least 1, found 0
+    """
+
+    max_passage_words: int = 400
+    max_question_words: int = 50
+    max_word_characters: int = 16
+
+    def __post_init__(self) -> None:
+        require(self, *(field.name for field in dataclasses.fields(WordConfig)), at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordInput:
+    """One question on one passage, in words.
+
+    Attributes:
+        id: of the question.
+        passage_words: ``[P]`` int32.
+        passage_chars: ``[P, C]`` int32.
+        question_words: ``[Q]`` int32.
+        question_chars: ``[Q, C]`` int32.
+        number_tokens: ``[M]`` int32, the passage word each number starts in; -1 if it was cut.
+        kinds: ``[M]`` int8, of all numbers; -1 if it was cut.
+        equations: ``[Z, 4]`` int32, those of Z whose numbers were not cut.
+        true_equation: index among them or -1.
+    """
+
+    id: str
+    passage_words: np.ndarray
+    passage_chars: np.ndarray
+    question_words: np.ndarray
+    question_chars: np.ndarray
+    number_tokens: np.ndarray
+    kinds: np.ndarray
+    equations: np.ndarray
+    true_equation: int
+
+
+def read_texts(questions: Iterable[NumericQuestion], config: WordConfig) -> Iterator[Words]:
+    """Every distinct passage and every question, as far as they are read, to count words in.
+
+    Args:
+        questions: of the training split.
+        config: where texts are cut.
+    """
+    passages: set[str] = set()
+    for question in questions:
+        if question.passage not in passages:
+            passages.add(question.passage)
+            yield split_words(question.passage, limit=config.max_passage_words)
+        yield split_words(question.question, limit=config.max_question_words)
+
+
+class WordInputs(Sequence[WordInput]):
+    """Questions as words and characters, by index; a passage with several questions is held once.
+
+    Args:
+        questions: see `hardem_jax.data.solve`, with numbers of the passage only.
+        words: word vocabulary.
+        characters: character vocabulary.
+        config: where texts and words are cut.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, words of the passage and solutions of each.
+        num_numbers: M, the most numbers of any passage.
+        num_question_words: Q, the length of the longest question.
+        num_characters: C.
+
+    Raises:
+        InputError: there are no questions, or one has special numbers or numbers of the question.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[NumericQuestion],
+        words: Vocabulary,
+        characters: Vocabulary,
+        config: WordConfig | None = None,
+    ):
+        config = config or WordConfig()
+        length = config.max_word_characters
+
+        def ids(text: Words) -> tuple[np.ndarray, np.ndarray]:
+            return words.ids(text.texts), char_ids(text, characters, length=length)
+
+        @functools.cache
+        def passage(text: str) -> tuple[Words, np.ndarray, np.ndarray]:
+            split = split_words(text, limit=config.max_passage_words)
+            return split, *ids(split)
+
+        self._inputs: list[WordInput] = []
+        for question in questions:
+            asked = split_words(question.question, limit=config.max_question_words)
+            self._inputs.append(_input(question, passage, ids(asked)))
+        if not self._inputs:
+            raise InputError("data: expected questions, found none")
+        self.sizes = np.array(
+            [(len(x.passage_words), len(x.equations)) for x in self._inputs], np.int32
+        )
+        self.num_numbers = max(1, *(len(x.number_tokens) for x in self._inputs))
+        self.num_question_words = max(1, *(len(x.question_words) for x in self._inputs))
+        self.num_characters = length
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, index):
+        return self._inputs[index]
+
+
+def _input(
+    question: NumericQuestion,
+    read: Callable[[str], tuple[Words, np.ndarray, np.ndarray]],
+    asked: tuple[np.ndarray, np.ndarray],
+) -> WordInput:
+    if (question.kinds != PASSAGE).any():
+        raise InputError(
+            f"data: question {question.id}: expected numbers of the passage only, found special "
+            "ones or some of the question"
+        )
+    words, word_ids, chars = read(question.passage)
+    tokens = words_at(words, question.spans[:, 0])
+    kept = tokens < len(word_ids)
+    kinds, equations, true_equation = drop_cut_numbers(question, kept)
+    return WordInput(
+        id=question.id,
+        passage_words=word_ids,
+        passage_chars=chars,
+        question_words=asked[0],
+        question_chars=asked[1],
+        number_tokens=np.where(kept, tokens, -1).astype(np.int32),
+        kinds=kinds,
+        equations=equations,
+        true_equation=true_equation,
+    )
+
+
+def pad_word_inputs(
+    inputs: Sequence[WordInput | None],
+    num_passage_words: int,
+    *,
+    num_question_words: int,
+    num_characters: int,
+    num_numbers: int,
+    num_solutions: int,
+) -> Arrays:
+    """A batch of the given inputs; None is a row of padding.
+
+    Args:
+        inputs: R of them.
+        num_passage_words: P, at least the longest passage.
+        num_question_words: Q, at least the longest question.
+        num_characters: C of the inputs.
+        num_numbers: M, at least the most numbers.
+        num_solutions: Z; of more equations, a row holds those that are `fitting`.
+
+    Example:
+        >>> ids, chars = np.array([2, 5, 3]), np.ones((3, 4), np.int32)
+        >>> row = WordInput("q", ids, chars, ids[:1], chars[:1], np.array([1]), np.array([1]),
+        ...     np.array([[0, 1, -1, 0]]), -1)
+        >>> batch = pad_word_inputs([row, None], 4, num_question_words=2, num_characters=4,
+        ...     num_numbers=2, num_solutions=1)
+        >>> batch["passage_words"].tolist(), batch["numbers_where"].tolist()
+        ([[2, 5, 3, 0], [0, 0, 0, 0]], [[True, False], [False, False]])
+        >>> batch["question_chars"].shape, batch["kinds"].tolist()
+        ((2, 2, 4), [[1, -1], [-1, -1]])
+    """
+    rows = len(inputs)
+    batch: Arrays = {
+        "number_tokens": np.zeros((rows, num_numbers), np.int32),
+        "numbers_where": np.zeros((rows, num_numbers), bool),
+        **pad_equations(inputs, num_numbers, num_solutions),
+    }
+    for text, length in (("passage", num_passage_words), ("question", num_question_words)):
+        words = np.full((rows, length), PAD, np.int32)
+        chars = np.full((rows, length, num_characters), PAD, np.int32)
+        where = np.zeros((rows, length), bool)
+        for row, item in enumerate(inputs):
+            if item is not None:
+                count = len(getattr(item, f"{text}_words"))
+                words[row, :count] = getattr(item, f"{text}_words")
+                chars[row, :count] = getattr(item, f"{text}_chars")
+                where[row, :count] = True
+        batch |= {f"{text}_words": words, f"{text}_chars": chars, f"{text}_where": where}
+    for row, item in enumerate(inputs):
+        if item is not None:
+            count = len(item.number_tokens)
+            batch["number_tokens"][row, :count] = np.maximum(item.number_tokens, 0)
+            batch["numbers_where"][row, :count] = item.number_tokens >= 0
+    return batch

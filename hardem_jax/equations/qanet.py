@@ -1,0 +1,255 @@
+"""Parts of QANet (Yu et al., 2018): encoder blocks, passage-question attention, word features.
+
+Every part takes masks and gives padding no influence on real positions: it is zeroed before a
+convolution, whose window would otherwise reach it from the last words of a text, and receives no
+attention. Like `Bert`, the modules hold only parameters; dropout keys are passed to the call.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from hardem_jax import masked
+from hardem_jax.encoders.layers import KERNEL_INIT, LayerNorm, dense
+from hardem_jax.encoders.ops.dropout import dropout
+from hardem_jax.encoders.ops.fused import attention
+
+LAYER_NORM_EPS = 1e-5
+
+
+def sinusoidal_positions(length: int, size: int) -> jax.Array:
+    r"""Fixed position vectors (Vaswani et al., 2017, 3.5), sines first, then cosines.
+
+    .. math:: \sin(t \, 10^{-4 i / (D/2 - 1)}), \quad \cos(t \, 10^{-4 i / (D/2 - 1)}),
+        \quad i = 0, \dots, D/2 - 1
+
+    Args:
+        length: number of positions T.
+        size: width D, even and at least 4.
+
+    Returns:
+        [T, D] float32.
+
+    Example:
+        >>> sinusoidal_positions(2, 4).round(4).tolist()[0]
+        [0.0, 0.0, 1.0, 1.0]
+    """
+    half = size // 2
+    rates = jnp.exp(jnp.arange(half, dtype=jnp.float32) * (-math.log(1e4) / (half - 1)))
+    angles = jnp.arange(length, dtype=jnp.float32)[:, None] * rates[None, :]
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
+
+
+def add_sublayer(x: jax.Array, y: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+    """`x + y`, the sublayer's output `y` left out at random: stochastic depth (Huang et al., 2016).
+
+    Args:
+        x, y: arrays of one shape.
+        rate: probability that `y` is left out, for the whole batch at once.
+        key: a `jax.random` key; `None` (no training) adds the expectation `(1 - rate) * y`.
+
+    Example:
+        >>> add_sublayer(jnp.ones(2), jnp.ones(2), 0.25, None).tolist()
+        [1.75, 1.75]
+    """
+    if key is None:
+        return x + (1 - rate) * y
+    return x + jnp.where(jax.random.bernoulli(key, 1 - rate), y, 0)
+
+
+class SeparableConv(nnx.Module):
+    """Depthwise-separable convolution (Chollet, 2017) over words, and ReLU.
+
+    The depthwise half has no bias: that of the pointwise half makes up for it exactly.
+    """
+
+    def __init__(self, size: int, width: int, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        self.depthwise = nnx.Param(KERNEL_INIT(rngs.params(), (width, size), jnp.float32))
+        self.pointwise = dense(size, size, rngs=rngs, dtype=dtype)
+
+    def __call__(self, x: jax.Array, where: jax.Array) -> jax.Array:
+        """[B, T, D], true words [B, T] -> [B, T, D]; texts end in zeros, whatever padding holds."""
+        kernel = self.depthwise[...]
+        width, length = kernel.shape[0], x.shape[1]
+        before = width // 2
+        padded = jnp.where(where[..., None], x, 0).astype(jnp.float32)
+        padded = jnp.pad(padded, ((0, 0), (before, width - 1 - before), (0, 0)))
+        # Shifted products, which fuse into one loop; a grouped convolution runs far slower.
+        y = sum(padded[:, i : i + length] * kernel[None, i : i + 1] for i in range(width))
+        return jax.nn.relu(self.pointwise(jnp.asarray(y).astype(x.dtype)))
+
+
+class EncoderBlock(nnx.Module):
+    """Positions, convolutions, self-attention, feed-forward (Yu et al., 2018, section 2.2).
+
+    Each of the `n = num_convs + 2` sublayers is normalised before and added after; sublayer
+    `i = 1 ... n` is left out with probability `layer_dropout * i / n`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        num_convs: int,
+        width: int,
+        num_heads: int,
+        dropout: float,
+        layer_dropout: float,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike,
+    ):
+        layer = functools.partial(dense, size, size, rngs=rngs, dtype=dtype)
+        self.norms = nnx.List([LayerNorm(size, eps=LAYER_NORM_EPS) for _ in range(num_convs + 2)])
+        self.convs = nnx.List(
+            [SeparableConv(size, width, rngs=rngs, dtype=dtype) for _ in range(num_convs)]
+        )
+        self.query, self.key, self.value, self.attention_output = (layer() for _ in range(4))
+        self.hidden, self.output = layer(), layer()
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.layer_dropout = layer_dropout
+
+    def __call__(self, x: jax.Array, where: jax.Array, key: jax.Array | None = None) -> jax.Array:
+        """[B, T, D], true words [B, T], dropout key or `None` -> [B, T, D]."""
+        x = x + sinusoidal_positions(*x.shape[1:])[None].astype(x.dtype)
+        last = len(self.norms)
+        for index, norm in enumerate(self.norms):
+            keys = (
+                (None,) * 4 if key is None else jax.random.split(jax.random.fold_in(key, index), 4)
+            )
+            y = norm(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+            y = self._sublayer(index, dropout(y, self.dropout, keys[0]), where, keys[1])
+            y = dropout(y, self.dropout, keys[2])
+            x = add_sublayer(x, y, self.layer_dropout * (index + 1) / last, keys[3])
+        return x
+
+    def _sublayer(self, index, x, where, key) -> jax.Array:
+        if index < len(self.convs):
+            return self.convs[index](x, where)
+        if index == len(self.convs):
+            return self.attend(x, where)
+        return self.output(dropout(jax.nn.relu(self.hidden(x)), self.dropout, key))
+
+    def attend(self, x, where) -> jax.Array:
+        def by_head(y):  # [B, T, D] -> [B, heads, T, D / heads]
+            return y.reshape(*y.shape[:2], self.num_heads, -1).transpose(0, 2, 1, 3)
+
+        q, k, v = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
+        context: jax.Array = attention(q, k, v, where, None, None, 0.0)
+        return self.attention_output(context.transpose(0, 2, 1, 3).reshape(x.shape))
+
+
+class QANetEncoder(nnx.Module):
+    """A stack of `EncoderBlock`s, run by `jax.lax.scan`: compile time independent of depth.
+
+    Args:
+        size: width D of input and output, even and a multiple of `num_heads`.
+        num_blocks: blocks in the stack; their parameters have a leading axis of this size.
+        num_convs: convolutions in each block.
+        width: words that a convolution sees.
+        dropout: on the input and the output of each sublayer and inside the feed-forward one.
+        layer_dropout: probability with which the last sublayer of a block is left out.
+        rngs: source of the initial parameters (stream `params`).
+        dtype: of activations and products; parameters, norms and softmax are in float32.
+        remat: recompute each block in the backward pass instead of storing its activations.
+
+    Example:
+        >>> encoder = QANetEncoder(8, num_blocks=2, num_convs=2, width=5, num_heads=2,
+        ...     dropout=0.1, layer_dropout=0.1, rngs=nnx.Rngs(0))
+        >>> encoder(jnp.ones((1, 4, 8)), jnp.array([[True, True, True, False]])).shape
+        (1, 4, 8)
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        num_blocks: int,
+        num_convs: int,
+        width: int,
+        num_heads: int,
+        dropout: float,
+        layer_dropout: float,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike = jnp.float32,
+        remat: bool = False,
+    ):
+        blocks = [
+            EncoderBlock(
+                size,
+                num_convs=num_convs,
+                width=width,
+                num_heads=num_heads,
+                dropout=dropout,
+                layer_dropout=layer_dropout,
+                rngs=rngs,
+                dtype=dtype,
+            )
+            for _ in range(num_blocks)
+        ]
+        states = [nnx.state(block) for block in blocks]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        self.blocks = nnx.merge(nnx.graphdef(blocks[0]), stacked)
+        self.num_blocks = num_blocks
+        self.remat = remat
+
+    def __call__(self, x: jax.Array, where: jax.Array, key: jax.Array | None = None) -> jax.Array:
+        """[B, T, D], true words [B, T], dropout key or `None` -> [B, T, D].
+
+        Outputs at padding are finite but mean nothing.
+        """
+        graphdef, params = nnx.split(self.blocks)
+
+        def body(x, block):
+            return nnx.merge(graphdef, block[0])(x, where, block[1]), None
+
+        # Common subexpressions are not merged across the iterations of a scan anyway.
+        body = jax.checkpoint(body, prevent_cse=False) if self.remat else body
+        keys = None if key is None else jax.random.split(key, self.num_blocks)
+        return jax.lax.scan(body, x, (params, keys))[0]
+
+
+class PassageQuestionAttention(nnx.Module):
+    r"""Attention between passage and question, both ways (Seo et al., 2017; Xiong et al., 2017).
+
+    Scores are trilinear, :math:`S_{ij} = w_p \cdot p_i + w_q \cdot q_j + (w_{pq} \odot p_i) \cdot
+    q_j`; a constant would change neither softmax. With :math:`A` the softmax of :math:`S` over
+    question words and :math:`B` that over passage words, a passage word becomes
+    :math:`[p; a; p \odot a; p \odot b]` with :math:`a = A q` and :math:`b = A B^\top p`
+    (Yu et al., 2018, section 2.2).
+    """
+
+    def __init__(self, size: int, *, rngs: nnx.Rngs):
+        limit = math.sqrt(6 / (3 * size + 1))
+        key = rngs.params()
+        kernel = jax.random.uniform(key, (3, size), jnp.float32, minval=-limit, maxval=limit)
+        self.kernel = nnx.Param(kernel)
+
+    def __call__(
+        self,
+        passage: jax.Array,
+        question: jax.Array,
+        passage_where: jax.Array,
+        question_where: jax.Array,
+    ) -> jax.Array:
+        """[B, P, D], [B, Q, D] and their true words [B, P], [B, Q] -> [B, P, 4D]."""
+        dtype = passage.dtype
+        product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+        # In float32, so that devices add up its gradients in float32, see `ops.fused.linear`.
+        w_p, w_q, w_pq = (row[None, None] for row in self.kernel[...])
+        scores = product("bpd,bqd->bpq", (passage * w_pq).astype(dtype), question)
+        scores = scores + (passage * w_p).sum(axis=-1)[:, :, None]
+        scores = scores + (question * w_q).sum(axis=-1)[:, None, :]
+        to_question = masked.softmax(scores, question_where[:, None, :], axis=2).astype(dtype)
+        to_passage = masked.softmax(scores, passage_where[:, :, None], axis=1).astype(dtype)
+        a = product("bpq,bqd->bpd", to_question, question).astype(dtype)
+        # A (B^T p) instead of (A B^T) p: no [P, P] matrix.
+        summary = product("bpq,bpd->bqd", to_passage, passage).astype(dtype)
+        b = product("bpq,bqd->bpd", to_question, summary).astype(dtype)
+        return jnp.concatenate([passage, a, passage * a, passage * b], axis=-1)

@@ -1,0 +1,224 @@
+"""Reader for DROP in its official layout (Dua et al., 2019; Min et al., 2019, section 4.2).
+
+    {passage_id: {"passage": ..., "qa_pairs": [
+        {"query_id", "question", "answer": ANSWER, "validated_answers": [ANSWER, ...]}, ...]}, ...}
+
+    ANSWER = {"number": "53000", "date": {"day": "", "month": "", "year": ""}, "spans": []}
+
+One of number, date and spans is filled in; blank is "" or []. DROP_num is the questions
+whose answer's number is filled in. Further annotators' answers, the
+`validated_answers`, count for the official metric only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hardem_jax.data.exclusions import (
+    EMPTY_DOCUMENT,
+    EMPTY_QUESTION,
+    NO_ANSWER,
+    NO_ID,
+    SEVERAL_SPANS,
+    ExclusionCounts,
+)
+from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings, json_type
+from hardem_jax.data.json_stream import PathLike, iter_json_entries
+from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, has_overflow
+from hardem_jax.errors import InputError
+
+# Reasons of `ExclusionCounts`, for questions left out:
+ONE_SPAN = "answer is a text span"
+DATE = "answer is a date"
+NOT_A_NUMBER = "answer is not a number"
+TOO_LARGE = "answer too large for float64"
+#: Of these, questions that are not about numbers; all others belong to DROP_num and its scores.
+OUTSIDE_DROP_NUM = frozenset({ONE_SPAN, SEVERAL_SPANS, DATE, NO_ANSWER})
+# and warnings, for questions kept:
+CUT = "passage cut to its first words"
+NO_NUMBERS = "passage without numbers"
+LARGE_NUMBERS = "text with numbers too large for float64"
+REPEATED = "question id occurs again"
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?")
+_PARTS_OF_DATE = ("day", "month", "year")
+
+
+def read_drop(
+    file: PathLike,
+    *,
+    skips: ExclusionCounts,
+    max_words: int | None = 400,
+    numbers: NumberConfig | None = None,
+) -> Iterator[NumericExample]:
+    """Streams the questions of a DROP file whose answer is a number.
+
+    One passage is in memory at a time. A number may be written with thousands commas, and
+    be negative.
+
+    Args:
+        file: the JSON file, or the same with `.gz`.
+        skips: counts what is left out. Left out, with the question's id: no question id, empty
+            question, empty document (each question on it); no answer given; answer is a text span,
+            several, or a date; answer is not a number, or too large for float64. Warned of, with
+            the question kept: passage cut; passage without numbers; numbers too large for
+            float64 in passage or question, which `find_numbers` leaves out; question id that
+            occurred before (the official files repeat questions, some with the answers of
+            their annotators in another order, and the official evaluator counts each).
+        max_words: passages are cut after this many words (Min et al., 2019, section 5.2); None for
+            whole passages.
+        numbers: what counts as a number in the text, for the warnings.
+
+    Raises:
+        InputError: the file is missing or not in this layout, or a value has the wrong type.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> answer = {"number": "3", "date": {"day": "", "month": "", "year": ""}, "spans": []}
+        >>> qa = {"query_id": "q1", "question": "By how many yards?", "answer": answer}
+        >>> skips = ExclusionCounts()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "dev.json")
+        ...     passage = {"passage": "A 41-yard and a 38-yard field goal.", "qa_pairs": [qa]}
+        ...     _ = file.write_text(json.dumps({"nfl_1": passage}))
+        ...     (example,) = read_drop(file, skips=skips)
+        >>> example.passage_id, example.answer, example.golds == (answer,)
+        ('nfl_1', 3.0, True)
+    """
+    if max_words is not None and max_words < 1:
+        raise InputError(f"max_words: expected at least 1, found {max_words}")
+    seen: set[str] = set()
+    for passage_id, record in iter_json_entries(file):
+        place = f"{file}: {passage_id}"
+        whole = get_field(record, "passage", str, place) or ""
+        passage = whole if max_words is None else whole[: cut_after_words(whole, max_words)]
+        defects = set(_defects(whole, passage, numbers))
+        for number, qa in enumerate(_qa_pairs(record, place)):
+            at = f"{place}, question {number}"
+            example = _example(qa, passage_id, passage, at, skips)
+            if example is None:
+                continue
+            found = defects.copy()
+            if has_overflow(example.question, numbers):
+                found.add(LARGE_NUMBERS)
+            if example.id in seen:
+                found.add(REPEATED)
+            seen.add(example.id)
+            for defect in sorted(found):
+                skips.warn(defect, example.id)
+            yield example
+
+
+def cut_after_words(text: str, max_words: int) -> int:
+    """The offset after the last of the first `max_words` words, which white space separates.
+
+    Example:
+        >>> text = "A 41-yard  field goal."
+        >>> text[: cut_after_words(text, 3)], cut_after_words(text, 4) == len(text)
+        ('A 41-yard  field', True)
+    """
+    for count, match in enumerate(re.finditer(r"\S+", text), start=1):
+        if count == max_words:
+            # White space at the end is no reason to call a text too long.
+            return match.end() if text[match.end() :].strip() else len(text)
+    return len(text)
+
+
+def parse_number(text: str) -> float | None:
+    """The number that an answer's text is; None if it is not one, inf if it is too large.
+
+    Example:
+        >>> parse_number("83,000"), parse_number("-0.09"), parse_number("1e999")
+        (83000.0, -0.09, inf)
+        >>> parse_number("12 yards"), parse_number("nan"), parse_number("1,00")
+        (None, None, None)
+    """
+    text = text.strip().lower()
+    if not _NUMBER.fullmatch(text) or not re.match(r"[+-]?\.?[0-9]", text):
+        return None
+    return float(text.replace(",", ""))
+
+
+def _defects(whole: str, passage: str, numbers: NumberConfig | None) -> Iterator[str]:
+    if len(passage) < len(whole):
+        yield CUT
+    if has_overflow(passage, numbers):
+        yield LARGE_NUMBERS
+    if not find_numbers(passage, numbers):
+        yield NO_NUMBERS
+
+
+def _example(
+    record: dict[str, Any], passage_id: str, passage: str, place: str, skips: ExclusionCounts
+) -> NumericExample | None:
+    question_id = get_id(record, "query_id", place)
+    if question_id is None:
+        return skips.add(NO_ID, place)
+    place = f"{place} ({question_id})"
+    question = get_field(record, "question", str, place) or ""
+    golds = tuple(_golds(record, place))
+    if not question.strip():
+        return skips.add(EMPTY_QUESTION, question_id)
+    if not passage.strip():
+        return skips.add(EMPTY_DOCUMENT, question_id)
+    if not golds or not _filled(golds[0]):
+        return skips.add(NO_ANSWER, question_id)
+    number = golds[0]["number"]
+    if not number:
+        spans = golds[0]["spans"]
+        reason = (ONE_SPAN if len(spans) == 1 else SEVERAL_SPANS) if spans else DATE
+        return skips.add(reason, question_id)
+    answer = parse_number(number)
+    if answer is None:
+        return skips.add(NOT_A_NUMBER, question_id)
+    if not math.isfinite(answer):
+        return skips.add(TOO_LARGE, question_id)
+    return NumericExample(question_id, passage_id, passage, question, answer, golds)
+
+
+def _golds(record: dict[str, Any], place: str) -> Iterator[dict[str, Any]]:
+    """The answer, if there is one, and the validated answers that are filled in."""
+    answer = get_field(record, "answer", dict, place)
+    if answer is None:
+        return
+    yield _gold(answer, f"{place}, answer")
+    for other in get_field(record, "validated_answers", list, place) or []:
+        other = check_kind(other, dict, f"{place}: expected each of 'validated_answers' to be")
+        yield _gold(other, f"{place}, validated answer")
+
+
+def _gold(answer: dict[str, Any], place: str) -> dict[str, Any]:
+    date = get_field(answer, "date", dict, place) or {}
+    return {
+        "number": _number_text(answer, place),
+        "date": {part: get_field(date, part, str, place) or "" for part in _PARTS_OF_DATE},
+        "spans": list(get_strings(answer, "spans", place)),
+    }
+
+
+def _number_text(answer: dict[str, Any], place: str) -> str:
+    """The number as a string; some files have it as a JSON number."""
+    number = answer.get("number")
+    if isinstance(number, (int, float)) and not isinstance(number, bool):
+        return str(number)
+    if number is not None and not isinstance(number, str):
+        expected = "expected 'number' to be a string or a number"
+        raise InputError(f"{place}: {expected}, found {json_type(number)}")
+    return (get_field(answer, "number", str, place) or "").strip()
+
+
+def _filled(gold: dict[str, Any]) -> bool:
+    return bool(gold["number"] or any(gold["date"].values()) or gold["spans"])
+
+
+def _qa_pairs(record: dict[str, Any], place: str) -> list[dict[str, Any]]:
+    pairs = get_field(record, "qa_pairs", list, place)
+    if pairs is None:
+        found = ", ".join(map(repr, list(record)[:6])) or "no keys"
+        raise InputError(f"{place}: expected a list under 'qa_pairs', found {found}")
+    expected = f"{place}: expected each element of 'qa_pairs' to be"
+    return [check_kind(pair, dict, expected) for pair in pairs]

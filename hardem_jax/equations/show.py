@@ -1,0 +1,249 @@
+"""Equations over the numbers of a passage, to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from hardem_jax.arguments import check_text
+from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.examples import NumericExample, NumericQuestion
+from hardem_jax.equations.readers import cut_after_words, parse_number
+from hardem_jax.equations.records import to_numeric_question
+from hardem_jax.equations.solutions.enumeration import format_number
+from hardem_jax.equations.solutions.rules import (
+    COUNT,
+    MINUS,
+    PASSAGE,
+    PERCENT,
+    PLUS,
+    QUESTION,
+    SPECIAL,
+    EquationRules,
+)
+from hardem_jax.equations.solutions.text import formula
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.errors import InputError
+from hardem_jax.show.base import Solution, Z
+from hardem_jax.show.record import Choose, Entry, Mark, Record, Text, count, everything, uses
+
+Source = Literal["passage", "question", "special"]
+
+_SOURCES: dict[int, Source] = {PASSAGE: "passage", QUESTION: "question", SPECIAL: "special"}
+_SIGNS = {PLUS: "+", MINUS: "-", PERCENT: "%"}
+_DEFAULT = DropNum()
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A number of an equation.
+
+    Attributes:
+        value: as read from the text.
+        sign: "+" or "-"; "%" for one hundredth of it, where the rules allow percentages.
+        source: the text that it stands in; "special" for a constant such as 100.
+        start: its first character in that text; None for a constant.
+        end: the character behind its last; None for a constant.
+    """
+
+    value: float
+    sign: str
+    source: Source
+    start: int | None
+    end: int | None
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Start and end; None for a constant."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
+
+
+@dataclasses.dataclass(frozen=True)
+class Equation(Solution):
+    """An equation that gives the answer.
+
+    Attributes:
+        numbers: one or two, as the formula has them; none for a count.
+        row: ``(n1, o1, n2, o2)`` as in training, see `hardem_jax.equations.solutions`.
+    """
+
+    numbers: tuple[Number, ...]
+    row: tuple[int, int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Equations(Z[Equation]):
+    """Z of a numeric question.
+
+    Attributes:
+        passage: the whole text.
+        question: the question.
+        answer: y.
+        read: how many characters of the passage were read.
+        candidates: every number that was found: source, start and exclusive end.
+    """
+
+    passage: str
+    question: str
+    answer: float
+    read: int
+    candidates: tuple[tuple[Source, int, int], ...]
+
+    def record(self) -> Record:
+        notes = []
+        if self.read < len(self.passage):
+            rest = count(len(self.passage) - self.read, "character")
+            notes.append(f"The last {rest} of the passage are not read.")
+        if not len(self) and not self.is_slice:
+            numbers = count(len(self.candidates), "number")
+            notes.append(f"No equation over the {numbers} of the texts gives it.")
+        return Record(
+            title=f"{count(len(self), 'equation')} with the answer {format_number(self.answer)}",
+            notes=notes,
+            solutions=[Entry(i, z.text, _place(z)) for i, z in enumerate(self)],
+            size=len(self),
+            texts=[
+                Text("Passage", self.passage, self._marks("passage")),
+                Text("Question", self.question, self._marks("question")),
+            ],
+            moments=self._moments(),
+        )
+
+    def _marks(self, source: Source) -> list[Mark]:
+        """The numbers of one of the texts: those in use, those that are not, what is not read."""
+        marks = uses([[n.span for n in z.numbers if n.source == source and n.span] for z in self])
+        used = {(mark.start, mark.end) for mark in marks}
+        others = {(a, b) for where, a, b in self.candidates if where == source} - used
+        marks += [Mark(*span, look="candidate") for span in sorted(others)]
+        if source == "passage" and self.read < len(self.passage):
+            marks.append(Mark(self.read, len(self.passage), look="unread"))
+        return marks
+
+
+def _place(equation: Equation) -> str:
+    places, previous = [], ""
+    for n in equation.numbers:
+        if n.source != "special":
+            source = "" if n.source == previous else f"{n.source} "
+            places.append(f"{source}{n.start}-{n.end}")
+            previous = n.source
+    return ", ".join(places)
+
+
+def find_equations(
+    passage: str,
+    question: str,
+    answer: float | str,
+    options: DropNum = _DEFAULT,
+) -> Equations:
+    """Finds every equation that gives the answer: Z of DROP (Min et al., 2019, section 4.2).
+
+    Args:
+        passage: its first 400 words are read, as in training.
+        question: its numbers may be used, too.
+        answer: a number or its text, as "83,000".
+        options: what counts as a number and as an equation, and how much of a passage is read.
+
+    Returns:
+        The equations in reading order.
+
+    Raises:
+        InputError: the answer is no finite number.
+        TypeError: passage or question is not a string.
+
+    Example:
+        >>> passage = "Longwell threw 41 yards, Favre 38 and Ryan 40."
+        >>> z = find_equations(passage, "How many yards was Longwell ahead of Favre?", 3)
+        >>> z
+        1 equation with the answer 3
+          [0]  41 - 38  passage 15-17, 31-33
+        >>> z[0].numbers[1].value, z[0].numbers[1].sign, z[0].numbers[1].start
+        (38.0, '-', 31)
+    """
+    check_text(passage, "passage")
+    check_text(question, "question")
+    value = _value(answer)
+    read = len(passage)
+    if options.max_words is not None:
+        read = cut_after_words(passage, options.max_words)
+    example = NumericExample("", "", passage[:read], question, value, ())
+    found = numeric_question(example, options.numbers, options.rules)
+    shown = stored_equations(found, value, options.rules)
+    return dataclasses.replace(shown, passage=passage, read=read)
+
+
+def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules) -> Equations:
+    """The equations of a question whose Z is known."""
+    numbers = found.table
+    solutions = tuple(
+        Equation(
+            formula(row, numbers, rules),
+            tuple(_numbers(row.tolist(), found, rules)),
+            tuple(row.tolist()),
+        )
+        for row in found.equations
+    )
+    num_special = len(found.values) - len(found.spans)
+    kinds = found.kinds[num_special:].tolist()
+    candidates: tuple[tuple[Source, int, int], ...] = tuple(
+        (_SOURCES[kind], start, end)
+        for kind, (start, end) in zip(kinds, found.spans.tolist(), strict=True)
+    )
+    read = len(found.passage)
+    return Equations(solutions, found.passage, found.question, answer, read, candidates)
+
+
+def equation_record(
+    question: NumericQuestion, rules: EquationRules, choose: Choose = everything
+) -> Record:
+    """A numeric question with its Z."""
+    chosen = choose([formula(row, question.table, rules) for row in question.equations])
+    part = dataclasses.replace(question, equations=question.equations[list(chosen)])
+    record = stored_equations(part, 0.0, rules).record()
+    answer = question.golds[0]["number"] if question.golds else ""
+    size = len(question.equations)
+    return record.of_question(question.question, answer, chosen, size)
+
+
+def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
+    """A question of `hardem_jax.equations.models.NumericQuestions` with its Z."""
+    return equation_record(data.questions[index], data.rules, choose)
+
+
+def built_record(
+    record: Mapping[str, Any], options: Mapping[str, Any], choose: Choose = everything
+) -> Record:
+    """A record of a build with its Z."""
+    return equation_record(to_numeric_question(record), EquationRules(**options["rules"]), choose)
+
+
+def _value(answer: Any) -> float:
+    """y as float64."""
+    try:
+        value = parse_number(answer) if isinstance(answer, str) else float(answer)
+    except OverflowError as error:
+        raise InputError("answer: expected a finite number, found one beyond float64") from error
+    except (TypeError, ValueError):
+        value = None
+    if value is None:
+        raise InputError(f"answer: expected a number, found {answer!r:.60}")
+    return value
+
+
+def _numbers(row: list[int], question: NumericQuestion, rules: EquationRules) -> list[Number]:
+    n1, o1, n2, o2 = row
+    if o1 == COUNT:
+        return []
+    terms = [(slot, sign) for slot, sign in ((n1, o1), (n2, o2)) if slot >= 0]
+    if not rules.is_product(o1, o2):
+        terms.sort(key=lambda term: term[1] == MINUS)
+    num_special = len(question.values) - len(question.spans)
+    numbers = []
+    for slot, sign in terms:
+        source = _SOURCES[int(question.kinds[slot])]
+        start, end = None, None
+        if slot >= num_special:
+            start, end = question.spans[slot - num_special].tolist()
+        numbers.append(Number(float(question.values[slot]), _SIGNS[sign], source, start, end))
+    return numbers

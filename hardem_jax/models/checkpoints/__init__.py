@@ -1,1 +1,0 @@
-"""Trained models in the layouts of other projects, read and written."""

@@ -1,1 +1,0 @@
-"""Encoders of text: BERT, its checkpoints, and packed rows."""

@@ -1,1 +1,0 @@
-"""Operations that models share: attention and its kernels, fused layers, dropout."""

@@ -1,0 +1,1 @@
+"""Programs over one table (WikiTableQuestions). Z: programs whose values are the answer."""

@@ -1,0 +1,66 @@
+"""The data sets of questions on tables that can be built with programs as Z."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.data.data_sets import DataSet, Solver
+from hardem_jax.data.exclusions import NO_ANSWER, ExclusionCounts
+from hardem_jax.programs.records import ProgramSolver
+from hardem_jax.programs.solutions.rules import ProgramRules
+from hardem_jax.tables.builds import OwnTables, WikiTables
+
+
+@dataclasses.dataclass(frozen=True)
+class TablePrograms(OwnTables):
+    """Questions on your own tables; Z: programs whose result matches the answer by denotation.
+
+    Attributes:
+        rules: what counts as a program.
+        layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
+    """
+
+    NAME = "hardem_table_programs"
+
+    rules: ProgramRules = ProgramRules()
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        for question in super().read(folder, split, skips):
+            texts = tuple(str(cell) for cell in question.answer if cell is not None)
+            if texts:
+                yield dataclasses.replace(question, answer=texts, match="denotation")
+            else:
+                skips.add(NO_ANSWER, question.id)
+
+    @property
+    def solver(self) -> Solver:
+        return ProgramSolver(self.rules)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiTablePrograms(WikiTables):
+    """WikiTableQuestions (Pasupat and Liang, 2015); Z: programs whose result matches the answer.
+
+    Attributes:
+        rules: what counts as a program.
+        number: number of the random split, 1 to 5; "test" is the unseen tables.
+        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
+    """
+
+    NAME = "hardem_wikitableprograms"
+
+    rules: ProgramRules = ProgramRules()
+
+    @property
+    def solver(self) -> Solver:
+        return ProgramSolver(self.rules)
+
+
+#: Name on the command line -> data set.
+DATA_SETS: dict[str, type[DataSet]] = {
+    "wikitableprograms": WikiTablePrograms,
+    "table-programs": TablePrograms,
+}

@@ -1,0 +1,1 @@
+"""Z and f of programs."""

@@ -1,0 +1,242 @@
+"""Z of programs: all that execute to the answer, from a table and a question.
+
+Programs are not executed one by one. Pairs of links with the same rows have the same results, so
+each distinct set of rows is looked at once; and a set of rows can only have the answer as values of
+a field if it holds a row for each item of the answer, which a bit mask tells.
+
+Z is sorted by the integers of its rows (`types`), so simple shapes come first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hardem_jax.arguments import check_text
+from hardem_jax.programs.solutions.execute import arrive, modify_rows, reach
+from hardem_jax.programs.solutions.judge import Judge, Target
+from hardem_jax.programs.solutions.links import find_links
+from hardem_jax.programs.solutions.rules import ProgramRules, may_modify
+from hardem_jax.programs.solutions.sets import (
+    Pairs,
+    SetsOfRows,
+    by_pair_of_sets,
+    joined,
+    links_and_pairs,
+)
+from hardem_jax.programs.solutions.table import FieldValues, ProgramTable, program_table
+from hardem_jax.programs.solutions.types import LOCAL, MOVES, ROW_WIDTH, SHAPES, Links, Shape
+from hardem_jax.tables.table import Table, split_words
+
+__all__ = ["ProgramRules", "Solutions", "Target", "enumerate_programs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Solutions:
+    """Z of a question.
+
+    Attributes:
+        programs: ``[Z, ROW_WIDTH]`` int16, see `Program.from_row`; sorted, without duplicates.
+        links: the links of the question, which programs refer to.
+        size: number of solutions before `ProgramRules.cap`.
+        max_links: maximum number of links searched; 1 if there were too many pairs
+            (`ProgramRules.max_pairs`).
+    """
+
+    programs: np.ndarray
+    links: Links
+    size: int
+    max_links: int
+
+
+class _Group(NamedTuple):
+    """Solutions that differ only in their links."""
+
+    shape: int
+    select: int
+    modify: int
+    pairs: Pairs
+
+
+def enumerate_programs(
+    table: Table,
+    question: str,
+    target: Target,
+    rules: ProgramRules | None = None,
+    *,
+    words: np.ndarray | None = None,
+    seed: int = 0,
+) -> Solutions:
+    """Z: every program of Z_tot that executes to the answer.
+
+    Args:
+        table: the table of the question.
+        question: its spans are the values of links.
+        target: the answer.
+        rules: Z_tot; None for the default.
+        words: the words of the question; None for `split_words`.
+        seed: of the sample if Z is larger than the cap; use a different one for each question.
+
+    Raises:
+        InputError: the question has too many words or links.
+
+    Example:
+        >>> from hardem_jax.tables.metrics import Denotation
+        >>> from hardem_jax.programs.solutions.types import Program
+        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
+        >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
+        >>> solutions = enumerate_programs(table, "Largest after Bergen?", Denotation(["Oslo"]))
+        >>> for row in solutions.programs:
+        ...     print(Program.from_row(row, solutions.links).text(table.header))
+        values(City) of first of (City != 'bergen')
+        values(City) of next of (City = 'bergen')
+        values(City) of lowest(Size.number) of (City != 'bergen')
+        values(City) of next higher(Size.number) of (City = 'bergen')
+    """
+    rules = rules or ProgramRules()
+    check_text(question, "question")
+    words = split_words(question) if words is None else np.asarray(words)
+    indexed = program_table(table)
+    links = find_links(indexed, question, words, rules)
+    max_links, pairs = links_and_pairs(links, rules)
+    search = _Search(indexed, links, target, rules, pairs)
+    groups = [*search.local(), *search.moved(), *search.versus()]
+    sizes = np.array([len(group.pairs) for group in groups], np.int64)
+    size = int(sizes.sum())
+    if rules.cap is None or size <= rules.cap:
+        chosen = np.arange(size)
+    else:
+        chosen = np.sort(np.random.default_rng(seed).choice(size, rules.cap, replace=False))
+    programs = _written_out(groups, sizes, chosen)
+    return Solutions(programs, links, size, max_links)
+
+
+def _written_out(groups: Sequence[_Group], sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """``[Z, ROW_WIDTH]`` int16: the programs of these numbers, sorted."""
+    ends = np.cumsum(sizes)
+    owners = np.searchsorted(ends, chosen, side="right").tolist()
+    starts = (ends - sizes).tolist()
+    rows = [
+        (*groups[owner][:3], *groups[owner].pairs[number - starts[owner]])
+        for owner, number in zip(owners, chosen.tolist(), strict=True)
+    ]
+    return np.array(sorted(rows), np.int16).reshape(-1, ROW_WIDTH)
+
+
+class _Search:
+    """The correct programs of a question, group by group."""
+
+    def __init__(
+        self, table: ProgramTable, links: Links, target: Target, rules: ProgramRules, pairs: Pairs
+    ):
+        self._links, self._rules, self._pairs = links, rules, pairs
+        self._columns, self._ordinary = len(table.header), table.ordinary
+        self._fields = {
+            code: values
+            for code, values in table.fields.items()
+            if rules.allows_field(values.field, self._columns)
+        }
+        self._shapes = {SHAPES[index]: index for index in rules.shapes()}
+        self._judge = Judge(table, self._fields, target, rules, links.truths)
+
+    def _group(self, shape: Shape, select: int, modify: int, pairs: Pairs) -> Iterator[_Group]:
+        if (index := self._shapes.get(shape)) is not None:
+            yield _Group(index, select, modify, pairs)
+
+    def _modifiers(self, names: Sequence[str]) -> list[tuple[str, int, FieldValues | None]]:
+        """Modifiers by name, each with the code and values of every field it can have."""
+        found: list[tuple[str, int, FieldValues | None]] = []
+        for name in names:
+            shape = Shape("values", name, "one")
+            if not self._rules.allows_shape(shape._replace(connective="all")):
+                continue
+            if not shape.has_modify:
+                found.append((name, -1, None))
+                continue
+            for code, values in self._fields.items():
+                if may_modify(shape, values.field, self._columns):
+                    found.append((name, code, values))
+        return found
+
+    def local(self) -> Iterator[_Group]:
+        """Programs whose final rows are among those they start from."""
+        sets = joined(self._links, self._ordinary, self._pairs, self._rules)
+        distinct = list(dict.fromkeys(rows for found in sets.values() for rows in found))
+        sums = self._judge.sums(distinct)
+        modifiers = self._modifiers(LOCAL)
+        correct = {
+            rows: [
+                *self._values(rows, modifiers),
+                *((result, "none", f, g) for result, f, g in self._judge.results(rows)),
+                *((result, "none", f, g) for result, f, g in sums.get(rows, ())),
+            ]
+            for rows in distinct
+        }
+        for connective, found in sets.items():
+            for rows, pairs in found.items():
+                for result, modifier, select, modify in correct[rows]:
+                    shape = Shape(result, modifier, connective)
+                    yield from self._group(shape, select, modify, pairs)
+
+    def _values(
+        self, rows: int, modifiers: list[tuple[str, int, FieldValues | None]]
+    ) -> Iterator[tuple[str, str, int, int]]:
+        if not rows & self._judge.relevant:
+            return
+        for name, code, values in modifiers:
+            final = modify_rows(name, values, rows, rows)
+            if final != rows or name == "none" or self._rules.redundant:
+                for select in self._judge.selected(final):
+                    yield "values", name, select, code
+
+    def moved(self) -> Iterator[_Group]:
+        """Programs that go from the rows of link 1 to others."""
+        if not self._rules.max_links:
+            return
+        origins: SetsOfRows = {}
+        for index, mask in enumerate(self._links.masks):
+            origins.setdefault(mask, []).append((index, -1))
+        targets: dict[int, dict[int, Pairs]] = {rows: {} for rows in origins}
+        for (a, b), pairs in by_pair_of_sets(self._links, self._pairs).items():
+            targets[a][b] = pairs
+        for name, code, values in self._modifiers(MOVES):
+            counts = ("values", "count") if name in ("same", "higher", "lower") else ("values",)
+            for origin, pairs in origins.items():
+                reached = reach(name, values, origin)
+                final = arrive(name, values, reached & self._ordinary)
+                yield from self._arrived(name, "one", code, final, counts, pairs)
+                if not reached:
+                    continue
+                for target, ordered in targets[origin].items():
+                    if filtered := reached & target:
+                        chosen = arrive(name, values, filtered)
+                        if chosen != final or self._rules.redundant:
+                            yield from self._arrived(name, "to", code, chosen, counts, ordered)
+
+    def _arrived(
+        self,
+        modifier: str,
+        connective: str,
+        modify: int,
+        final: int,
+        results: Sequence[str],
+        pairs: Pairs,
+    ) -> Iterator[_Group]:
+        for select in self._judge.selected(final):
+            yield from self._group(Shape("values", modifier, connective), select, modify, pairs)
+        if "count" in results and final and self._judge.equals(final.bit_count()):
+            yield from self._group(Shape("count", modifier, connective), -1, modify, pairs)
+
+    def versus(self) -> Iterator[_Group]:
+        """Programs that compare the rows of two links."""
+        by_sets = by_pair_of_sets(self._links, self._pairs)
+        sets = list(dict.fromkeys(self._links.masks)) if by_sets else []
+        for (result, select, _), a, b in self._judge.compared(sets):
+            shape = Shape(result, "none", "versus")
+            pairs = by_sets.get((a, b), [])
+            if shape.is_symmetric:
+                pairs = [pair for pair in pairs if pair[0] < pair[1]]
+            yield from self._group(shape, select, -1, pairs)

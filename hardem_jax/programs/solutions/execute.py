@@ -1,0 +1,281 @@
+"""Executes programs (f); their semantics are defined in `types`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hardem_jax.programs.solutions.parts import Key
+from hardem_jax.programs.solutions.table import FieldValues, ProgramTable, program_table
+from hardem_jax.programs.solutions.types import MOVES, NUMBER_RESULTS, SHAPES, Links, Shape
+from hardem_jax.tables.table import Table, mask_rows
+
+Result = list[str | float]
+
+
+def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Result | None:
+    """The result of a program; None if it has none, see `types`.
+
+    Args:
+        table: the table of the question.
+        row: ``[ROW_WIDTH]`` integers, see `Program.from_row`.
+        links: the links of the question, from `find_links` on the same table.
+
+    Raises:
+        IndexError: there is no such shape or link.
+
+    Example:
+        >>> from hardem_jax.programs.solutions.links import find_links
+        >>> from hardem_jax.programs.solutions.rules import ProgramRules
+        >>> from hardem_jax.programs.solutions.types import Field, Shape
+        >>> from hardem_jax.tables.table import split_words
+        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
+        >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
+        >>> question = "Which is the largest?"
+        >>> words = split_words(question)
+        >>> links = find_links(program_table(table), question, words, ProgramRules())
+        >>> largest = SHAPES.index(Shape("values", "highest", "all"))
+        >>> execute(table, (largest, Field(0, 0).code, Field(1, 4).code, -1, -1), links)
+        ['Tromsø']
+    """
+    indexed = program_table(table)
+    shape, f, g, a, b = _operands(indexed, row, links)
+    if (shape.has_select and f is None) or (shape.has_modify and g is None):
+        return None
+    if (f and f.field.is_text and shape.result in NUMBER_RESULTS) or (
+        g and g.field.is_text and (shape.modifier != "same")
+    ):
+        return None
+    if shape.connective == "versus":
+        return compare(shape.result, f, a, b, links.truths)
+    start = connect(shape.connective, a, b)
+    targets = b if shape.connective == "to" else indexed.ordinary
+    if shape.result in ("gap", "total"):
+        assert f is not None and g is not None
+        return two_fields(shape.result, f, g, start)
+    return aggregate(shape.result, f, modify_rows(shape.modifier, g, start, targets))
+
+
+def rows_of_program(
+    table: Table, row: Sequence[int] | np.ndarray, links: Links
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The rows that a program starts from, and its final ones, each ascending.
+
+    Args:
+        table, row, links: see `execute`, of a program with a result.
+
+    Returns:
+        Twice the rows of either link for "versus", which has no modifier.
+
+    Example:
+        >>> from hardem_jax.programs.solutions.links import find_links
+        >>> from hardem_jax.programs.solutions.rules import ProgramRules
+        >>> from hardem_jax.tables.table import split_words
+        >>> table = Table("1", ("City",), ("text",), (("Bergen",), ("Oslo",), ("Tromsø",)))
+        >>> question = "Which is after Oslo?"
+        >>> words = split_words(question)
+        >>> links = find_links(program_table(table), question, words, ProgramRules())
+        >>> after = SHAPES.index(Shape("values", "next", "one"))
+        >>> rows_of_program(table, (after, 0, -1, 0, -1), links)
+        ((1,), (2,))
+    """
+    indexed = program_table(table)
+    shape, _, g, a, b = _operands(indexed, row, links)
+    if shape.connective == "versus":
+        start = final = a | b
+    else:
+        start = connect(shape.connective, a, b)
+        targets = b if shape.connective == "to" else indexed.ordinary
+        final = start
+        if shape.result not in ("gap", "total"):
+            final = modify_rows(shape.modifier, g, start, targets)
+    return tuple(mask_rows(start)), tuple(mask_rows(final))
+
+
+class _Operands(NamedTuple):
+    """What a program computes with: fields that exist, and the rows of its links."""
+
+    shape: Shape
+    f: FieldValues | None
+    g: FieldValues | None
+    a: int
+    b: int
+
+
+def _operands(table: ProgramTable, row: Sequence[int] | np.ndarray, links: Links) -> _Operands:
+    number, select, modify, first, second = (int(entry) for entry in row)
+    shape = SHAPES[number]
+    a = links.masks[first] if shape.num_links > 0 else table.ordinary
+    b = links.masks[second] if shape.num_links > 1 else 0
+    return _Operands(shape, table.fields.get(select), table.fields.get(modify), a, b)
+
+
+def connect(connective: str, a: int, b: int) -> int:
+    """The rows that a connective starts from, given those of its links."""
+    if connective == "and":
+        return a & b
+    if connective == "or":
+        return a | b
+    return a & ~b if connective == "and not" else a
+
+
+def modify_rows(modifier: str, g: FieldValues | None, rows: int, targets: int) -> int:
+    """The final rows of a modifier.
+
+    Args:
+        modifier: its name.
+        g: the modifier field, if it has one.
+        rows: the set of rows it starts from.
+        targets: the set of rows where it may end, unless it is local.
+    """
+    if modifier in MOVES:
+        return arrive(modifier, g, reach(modifier, g, rows) & targets)
+    if not rows or modifier == "none":
+        return rows
+    if g is None:
+        return first_row(rows) if modifier == "first" else last_row(rows)
+    return g.highest(rows) if modifier == "highest" else g.lowest(rows)
+
+
+def reach(modifier: str, g: FieldValues | None, rows: int) -> int:
+    """The rows that a move could end at if they were the only target; may be a negative integer."""
+    if not rows:
+        return 0
+    if g is None:  # all rows before the first of them, or after the last
+        return first_row(rows) - 1 if modifier == "previous" else -1 << rows.bit_length()
+    if modifier == "same":
+        shared = 0
+        for key in {value.key for value in g.values(rows)}:
+            shared |= g.rows_with[key]
+        return shared & ~rows
+    extremes = g.extremes(rows)
+    if extremes is None:
+        return 0
+    return g.above(extremes[1]) if modifier.endswith("higher") else g.below(extremes[0])
+
+
+def arrive(modifier: str, g: FieldValues | None, reached: int) -> int:
+    """The final rows of a move, among the targets in reach."""
+    if modifier in ("same", "higher", "lower"):
+        return reached
+    if g is None:
+        return last_row(reached) if modifier == "previous" else first_row(reached)
+    return g.lowest(reached) if modifier == "next higher" else g.highest(reached)
+
+
+def first_row(mask: int) -> int:
+    """The set of the first row of a set.
+
+    Example:
+        >>> first_row(0b0110), last_row(0b0110)
+        (2, 4)
+    """
+    return mask & -mask
+
+
+def last_row(mask: int) -> int:
+    """The set of the last row of a set."""
+    return 1 << mask.bit_length() >> 1
+
+
+def aggregate(result: str, f: FieldValues | None, rows: int) -> Result | None:
+    """A result over the final rows, except of two fields and of "versus"."""
+    if not rows:
+        return None
+    if result == "count":
+        return [float(rows.bit_count())]
+    assert f is not None
+    if not rows & f.valued:
+        return None
+    if result == "values":
+        return [value.shown for value in f.values(rows)]
+    if result == "range":
+        lowest, highest = f.extremes(rows) or (0.0, 0.0)
+        return _finite(highest - lowest) if highest > lowest else None
+    if result in ("sum", "average"):
+        numbers = [float(value.key) for value in f.values(rows)]
+        return _finite(total(numbers) / (len(numbers) if result == "average" else 1))
+    counts = key_counts(f, rows)
+    if result == "count distinct":
+        return [float(len(counts))]
+    return _grouped(result, f, rows, counts)
+
+
+def total(numbers: Sequence[float]) -> float:
+    """The exact sum, rounded once; infinite if it is too large."""
+    try:
+        return math.fsum(numbers)
+    except OverflowError:
+        return math.inf
+
+
+def key_counts(f: FieldValues, rows: int) -> dict[Key, int]:
+    """How many rows of a set hold each key, in order of first appearance."""
+    counts: dict[Key, int] = {}
+    if f.many:
+        for row in mask_rows(rows & f.valued):
+            for key in {value.key: None for value in f.rows[row]}:
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+    left = rows & f.valued
+    while left:
+        key = f.rows[first_row(left).bit_length() - 1][0].key
+        held = left & f.rows_with[key]
+        counts[key] = held.bit_count()
+        left &= ~held
+    return counts
+
+
+def _grouped(result: str, f: FieldValues, rows: int, counts: dict[Key, int]) -> Result | None:
+    if result == "repeated":
+        chosen = {key for key, count in counts.items() if count > 1}
+    elif len(counts) < 2:
+        return None
+    else:
+        wanted = max(counts.values()) if result == "most common" else min(counts.values())
+        chosen = {key for key, count in counts.items() if count == wanted}
+    shown: dict[Key, str | float] = {}
+    for value in f.values(rows):
+        if value.key in chosen:
+            shown.setdefault(value.key, value.shown)
+    return list(shown.values()) or None
+
+
+def two_fields(result: str, f: FieldValues, g: FieldValues, rows: int) -> Result | None:
+    """ "gap" or "total" of two fields in the only row of a set."""
+    if rows.bit_count() != 1:
+        return None
+    a, b = f.only_key(rows), g.only_key(rows)
+    if a is None or b is None:
+        return None
+    assert not isinstance(a, str) and not isinstance(b, str)
+    return _finite(abs(a - b) if result == "gap" else a + b)
+
+
+def compare(
+    result: str, f: FieldValues | None, a: int, b: int, truths: tuple[str, str]
+) -> Result | None:
+    """A result of "versus" over two sets of rows; ``truths`` are the words for true and false."""
+    if result == "count difference":
+        return [float(abs(a.bit_count() - b.bit_count()))]
+    if result == "is more":
+        return [truths[a.bit_count() <= b.bit_count()]]
+    if result == "is within":
+        return [truths[a & ~b != 0]]
+    assert f is not None
+    left, right = f.only_key(a), f.only_key(b)
+    if left is None or right is None:
+        return None
+    if result == "is same":
+        return [truths[left != right]]
+    assert not isinstance(left, str) and not isinstance(right, str)
+    if result == "is higher":
+        return [truths[left <= right]]
+    return _finite(abs(left - right))
+
+
+def _finite(number: float) -> Result | None:
+    return [number] if math.isfinite(number) else None

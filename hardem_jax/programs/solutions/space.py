@@ -1,0 +1,107 @@
+"""Z_tot of one question: which rows of integers are its programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from hardem_jax.programs.solutions.execute import aggregate, connect, modify_rows
+from hardem_jax.programs.solutions.rules import ProgramRules, may_modify, may_pair, may_select
+from hardem_jax.programs.solutions.sets import links_and_pairs
+from hardem_jax.programs.solutions.table import ProgramTable
+from hardem_jax.programs.solutions.types import LOCAL, SHAPES, Links, Shape
+
+
+class ProgramSpace:
+    """The programs that the rules allow; Z is those that execute to the answer.
+
+    Args:
+        table: the table of the question.
+        links: the links of the question.
+        rules: Z_tot.
+
+    Example:
+        >>> from hardem_jax.programs.solutions.links import find_links
+        >>> from hardem_jax.tables.table import Table, split_words
+        >>> table = ProgramTable(Table("1", ("city",), ("text",), (("oslo",), ("bonn",))))
+        >>> links = find_links(table, "oslo?", split_words("oslo?"), ProgramRules())
+        >>> space = ProgramSpace(table, links, ProgramRules())
+        >>> count = SHAPES.index(Shape("count", "none", "one"))
+        >>> [(count, -1, -1, link, -1) in space for link in (0, 9)]
+        [True, False]
+    """
+
+    def __init__(self, table: ProgramTable, links: Links, rules: ProgramRules):
+        self._table, self._links, self._rules = table, links, rules
+
+    def __contains__(self, row: Sequence[int] | np.ndarray) -> bool:
+        """Whether a row of ``ROW_WIDTH`` integers is one of them, see `Program.from_row`.
+
+        Whether it has a result does not matter.
+        """
+        number, *rest = (int(entry) for entry in row)
+        if not 0 <= number < len(SHAPES):
+            return False
+        shape = SHAPES[number]
+        if not self._is_allowed(shape, *rest):
+            return False
+        return self._rules.redundant or not self._is_redundant(shape, *rest)
+
+    def _is_allowed(self, shape: Shape, select: int, modify: int, first: int, second: int) -> bool:
+        rules, width = self._rules, len(self._table.header)
+        if not rules.allows_shape(shape):
+            return False
+        for code, has, may in (
+            (select, shape.has_select, may_select),
+            (modify, shape.has_modify, may_modify),
+        ):
+            if not has:
+                if code != -1:
+                    return False
+            elif (
+                (values := self._table.fields.get(code)) is None
+                or not rules.allows_field(values.field, width)
+                or not may(shape, values.field, width)
+            ):
+                return False
+        if shape.result in ("gap", "total") and select >= modify:
+            return False
+        used, unused = (first, second)[: shape.num_links], (first, second)[shape.num_links :]
+        if any(not 0 <= link < len(self._links) for link in used) or any(n != -1 for n in unused):
+            return False
+        if shape.num_links < 2:
+            return True
+        if shape.is_symmetric and first >= second:
+            return False
+        return self._max_links > 1 and may_pair(shape.connective, self._links, first, second)
+
+    @functools.cached_property
+    def _max_links(self) -> int:
+        return links_and_pairs(self._links, self._rules)[0]
+
+    def _is_redundant(
+        self, shape: Shape, select: int, modify: int, first: int, second: int
+    ) -> bool:
+        """Whether a simpler program says the same, see `ProgramRules`."""
+        f, g = self._table.fields.get(select), self._table.fields.get(modify)
+        every, masks = self._table.ordinary, self._links.masks
+        a = masks[first] if shape.num_links > 0 else every
+        b = masks[second] if shape.num_links > 1 else every
+        if shape.connective == "versus":
+            return a == b
+        if shape.connective == "to":
+            reached = modify_rows(shape.modifier, g, a, b)
+            return reached == modify_rows(shape.modifier, g, a, every)
+        rows = connect(shape.connective, a, b)
+        if shape.num_links == 2 and rows in (a, b):
+            return True
+        if shape.modifier in LOCAL and shape.modifier != "none":
+            return modify_rows(shape.modifier, g, rows, rows) == rows
+        if shape.result in ("sum", "average"):
+            assert f is not None
+            return (rows & f.valued).bit_count() < 2
+        if shape.result == "count distinct":
+            return aggregate("count distinct", f, rows) == [rows.bit_count()]
+        return False

@@ -1,0 +1,92 @@
+"""Z of a question about a table: all programs of that result."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from hardem_jax.errors import InputError
+from hardem_jax.programs.examples import ProgramQuestion
+from hardem_jax.programs.solutions.enumeration import enumerate_programs
+from hardem_jax.programs.solutions.links import find_links
+from hardem_jax.programs.solutions.rules import ProgramRules, table_fields
+from hardem_jax.programs.solutions.table import program_table
+from hardem_jax.programs.solutions.types import ROW_WIDTH as PROGRAM_WIDTH
+from hardem_jax.programs.solutions.types import Links
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.metrics import Denotation
+from hardem_jax.tables.table import IdentityCache, Table, split_words
+
+NO_PROGRAM = "no program gives the answer"
+
+
+def program_question(question: TableQuestion, rules: ProgramRules) -> ProgramQuestion:
+    """Find the links of a question and its Z, which is empty if it has no answer.
+
+    Args:
+        question: with its table and an answer in words.
+        rules: Z_tot.
+
+    Raises:
+        InputError: the question has too many words or links.
+        TypeError: the answer is not a list of texts.
+
+    Example:
+        >>> from hardem_jax.tables.table import Table
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",), "denotation")
+        >>> found = program_question(asked, ProgramRules(max_links=0))
+        >>> found.fields.tolist(), found.num_programs
+        ([[0, 2, 2], [17, 2, 2], [30, 2, 2]], 2)
+    """
+    words = split_words(question.question)
+    table = program_table(question.table)
+    if question.answer:
+        target = Denotation(question.answer_texts, question.values)
+        seed = zlib.crc32(question.id.encode())
+        found = enumerate_programs(
+            question.table, question.question, target, rules, words=words, seed=seed
+        )
+        links, programs, size = found.links, found.programs, found.size
+    else:
+        links = find_links(table, question.question, words, rules)
+        programs, size = np.zeros((0, PROGRAM_WIDTH), np.int16), 0
+    return ProgramQuestion(
+        id=question.id,
+        question=question.question,
+        table_id=question.table.id,
+        answer=question.answer_texts,
+        values=question.values,
+        words=words,
+        fields=table_fields(table, rules),
+        links=links.array,
+        link_rows=np.array([mask.bit_count() for mask in links.masks], np.int32),
+        programs=programs,
+        num_programs=size,
+    )
+
+
+# By question and rules. Every evaluation asks for the same links; to find them took most of the
+# time of answering, and they are few (14 for a question of WikiTableQuestions).
+_found_links: IdentityCache[dict[tuple[str, ProgramRules], Links]] = IdentityCache(
+    lambda table: {}, size=4096
+)
+
+
+def links_of(question: ProgramQuestion, table: Table, rules: ProgramRules) -> Links:
+    """The links of a question with their values and rows.
+
+    Raises:
+        InputError: they are not those that it was prepared with.
+    """
+    known, key = _found_links(table), (question.question, rules)
+    if (links := known.get(key)) is None:
+        links = find_links(program_table(table), question.question, question.words, rules)
+        known[key] = links
+    if not np.array_equal(links.array, question.links):
+        raise InputError(
+            f"question {question.id}: expected the links it was prepared with, found others; "
+            "prepare the data again"
+        )
+    return links

@@ -1,0 +1,99 @@
+"""The data sets of questions on tables that can be built with queries as Z."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.data.data_sets import DataSet, Release, Solver
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.queries.readers import read_answers
+from hardem_jax.queries.records import QuerySolver
+from hardem_jax.queries.solutions.rules import SqlRules
+from hardem_jax.tables.builds import OwnTables, WikiTables
+from hardem_jax.tables.examples import TableQuestion
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiSQL(DataSet):
+    """WikiSQL from answers only (Zhong et al., 2017): ``{split}.jsonl``, ``{split}.tables.jsonl``.
+
+    Reading executes each annotated query once, which gives the answer, and drops it, unless it is
+    to be all of Z.
+
+    Attributes:
+        rules: what counts as a query.
+        supervised: make the annotated query all of Z: full supervision, to compare with.
+    """
+
+    NAME = "hardem_wikisql"
+    SPLITS = ("train", "dev", "test")
+    RELEASE = Release(
+        "https://github.com/salesforce/WikiSQL",
+        "https://github.com/salesforce/WikiSQL/raw/master/data.tar.bz2",
+        "data",
+    )
+
+    rules: SqlRules = SqlRules(cap=4096)
+    supervised: bool = False
+
+    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
+        return f"{split}.jsonl", f"{split}.tables.jsonl"
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        for question in read_answers(folder, split, skips=skips):
+            if self.supervised:
+                yield question
+            else:
+                yield TableQuestion(question.id, question.question, question.table, question.answer)
+
+    @property
+    def solver(self) -> Solver:
+        return QuerySolver(self.rules)
+
+
+@dataclasses.dataclass(frozen=True)
+class TableQuestions(OwnTables):
+    """Questions on your own tables; Z: queries that execute to the answer, or match it.
+
+    Attributes:
+        rules: what counts as a query.
+        layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
+    """
+
+    NAME = "hardem_table_questions"
+
+    rules: SqlRules = SqlRules(cap=4096)
+
+    @property
+    def solver(self) -> Solver:
+        return QuerySolver(self.rules)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiTableQuestions(WikiTables):
+    """WikiTableQuestions (Pasupat and Liang, 2015); Z: queries whose result matches the answer.
+
+    Attributes:
+        rules: what counts as a query.
+        number: number of the random split, 1 to 5; "test" is the unseen tables.
+        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
+    """
+
+    NAME = "hardem_wikitablequestions"
+
+    rules: SqlRules = SqlRules(cap=4096)
+
+    @property
+    def solver(self) -> Solver:
+        return QuerySolver(self.rules)
+
+
+#: Name on the command line -> data set.
+DATA_SETS: dict[str, type[DataSet]] = {
+    "wikisql": WikiSQL,
+    "wikitablequestions": WikiTableQuestions,
+    "table-questions": TableQuestions,
+}

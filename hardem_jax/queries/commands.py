@@ -1,0 +1,335 @@
+"""Questions on tables: ``train``, ``compare``, ``evaluate``, ``predict``, ``convert``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from hardem_jax.checksums import write_checksums
+from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
+from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.train import TrainCommand
+from hardem_jax.cli.watching import index_of
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.drawing import fitting
+from hardem_jax.data.files import json_text, write_json, write_text
+from hardem_jax.errors import InputError
+from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.queries.annotations import gold_in_solutions
+from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
+from hardem_jax.queries.differences import CorrectAnswer, differences_page
+from hardem_jax.queries.show import query_texts
+from hardem_jax.queries.solutions.enumeration import SqlRules
+from hardem_jax.queries.solve import query_question
+from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.settings import to_json
+from hardem_jax.show.record import View
+from hardem_jax.tables.commands import PredictOnTable
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.metrics import official_lines
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
+from hardem_jax.training.fingerprint import may_change
+from hardem_jax.version import __version__
+
+if TYPE_CHECKING:
+    from hardem_jax.queries import task as tasks
+    from hardem_jax.task import trained as runs
+
+#: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
+OPTIMIZER = OptimizerConfig(
+    learning_rate=1e-3,
+    warmup_fraction=0.0,
+    weight_decay=0.0,
+    clip_norm=None,
+    eps=1e-8,
+    rate_multipliers=(("encoder", 0.01),),
+    schedule="constant",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SqlSetting(BuildSetting):
+    """All flags of a parser's run except its objective.
+
+    Attributes:
+        gold: folder with the official files of ``gold_split``. Their annotated queries are used for
+            scoring only, never for training; None skips these scores.
+        gold_split: official name of the split to evaluate on.
+        conditions: "sum" over the conditions of a query, which gives a probability, or their "mean"
+            as in the released code.
+        z_scores: file with a log-score of every query of the training split, a second signal beside
+            the answer: it is added to log P(z | x) in the objective, see `hardem_jax.data.scores`.
+    """
+
+    gold: Path | None = None
+    gold_split: str = "dev"
+    conditions: Literal["sum", "mean"] = "sum"
+    z_scores: Path | None = may_change("identified by contents", default=None)
+    model: SQLovaConfig = SQLovaConfig()
+    optimizer: OptimizerConfig = OPTIMIZER
+    batches: BatchConfig = BatchConfig(batch_size=10, buckets=(64, 96, 128, 180), negatives=0)
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
+    inference: QueryInference = QueryInference()
+
+    TASK = "queries"
+
+    def open_data(self) -> tasks.TableQuestions:
+        if self.z_scores is not None and self.first == "drawn":
+            raise InputError("--z-scores: expected Z in its order, found --first drawn")
+        data = super().open_data()
+        if data.rules.shared_columns:
+            found = "a build with --rules.shared-columns"
+            raise InputError(
+                f"{data.place}: expected no two conditions on a column, which the parser does not "
+                f"have, found {found}"
+            )
+        return data.with_scores(self.z_scores)
+
+    def open_dev(self, count: int | None) -> tasks.TableQuestions:
+        from hardem_jax.queries import task as tasks
+
+        dev = tasks.TableQuestions.open(self.dev, self.dev_split).first(count)
+        return dev.with_golds(self.gold, self.gold_split)
+
+    def task(self, data: Any, dev: Any) -> tasks.QueryTask:
+        from hardem_jax.queries import task as tasks
+
+        del data
+        return tasks.QueryTask(self.inference, dev.rules, self.conditions)
+
+    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        from hardem_jax.queries import task as tasks
+
+        question = data.questions[index]
+        table = data.tables[question.table_id]
+        # Those that the model reads in full and that its row has room for.
+        rows = inputs.queries[fitting(inputs.id, len(inputs.queries), len(reading.solutions))]
+        answer = task.answer(question, table, reading)
+        gold = (data.golds or {}).get(question.id)
+        read = dataclasses.replace(question, queries=rows)
+        return View(
+            id=question.id,
+            question=question.question,
+            answer=tasks.cells_text(question.answer),
+            solutions=query_texts(question, rows, table),
+            probabilities=np.exp(reading.solutions).tolist(),
+            true=-1 if gold is None else gold_in_solutions(read, gold),
+            prediction="" if answer is None else answer.query.text(table.header),
+            probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
+            predicted=-1 if answer is None else index_of(rows, answer.row),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(SqlSetting, TrainCommand):
+    """Train a parser, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which queries are trusted, or how they are looked for.
+    """
+
+    objective: AnyObjective | AnySearchObjective = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(SqlSetting, CompareCommand):
+    """Train First-only, MML and hard EM, and tabulate them."""
+
+    TRAIN = Train
+    OBJECTIVES = AnyObjective | AnySearchObjective
+    CURVES = {
+        "loss": "training loss over Z",
+        "accuracy": "accuracy (%)",
+        "hit@1": "hit@1 of the annotated query in Z (%)",
+        "hit@5": "hit@5 of the annotated query in Z (%)",
+    }
+
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateOnBuild):
+    """Score a trained parser with the official metric.
+
+    Attributes:
+        predictions: write queries and results here, as one JSON list in the order of the questions.
+        gold: folder with the official files, for the scores that need annotated queries.
+        gold_split: official name of the split.
+        decoding: how answers are read off, if not as in the run.
+        differences: write a Markdown page here about correct answers by queries other than the
+            annotated ones; needs ``gold``.
+    """
+
+    predictions: Path | None = may_change("what is written", default=None)
+    gold: Path | None = None
+    gold_split: str = "dev"
+    differences: Path | None = may_change("what is written", default=None)
+    decoding: QueryDecoding | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.differences is not None and self.gold is None:
+            raise InputError("differences: expected annotated queries (--gold), found none")
+
+    def outputs(self) -> tuple[Path, ...]:
+        page = () if self.differences is None else (self.differences,)
+        return (*super().outputs(), *page)
+
+    TASK = "queries"
+
+    def open(self) -> tasks.TableQuestions:
+        from hardem_jax.queries import task as tasks
+
+        data = tasks.TableQuestions.open(self.data, self.split)
+        return data.with_golds(self.gold, self.gold_split)
+
+    def changes(self) -> dict[str, Any]:
+        return {} if self.decoding is None else {"decoding": self.decoding}
+
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        from hardem_jax.queries import task as tasks
+
+        rows = [
+            {
+                "id": question.id,
+                "question": question.question,
+                "sql": None if answer is None else tasks.official_fields(answer.query),
+                "result": None if answer is None else answer.result,
+            }
+            for question, answer in zip(data.questions, answers, strict=True)
+        ]
+        return json_text(rows)
+
+    def official_text(self, data: Any, answers: Any) -> str:
+        """WikiSQL: a JSON object per line, in the order of its file; otherwise as for programs."""
+        from hardem_jax.queries import task as tasks
+
+        pairs = list(zip(data.questions, answers, strict=True))
+        if any(question.match != "execution" for question, _ in pairs):
+            results = ((q.id, answer.result if answer else None) for q, answer in pairs)
+            return official_lines((id, result or ()) for id, result in results)
+        lines: dict[str, Any] = dict.fromkeys(data.left_out, {"error": "left out of the split"})
+        for question, answer in pairs:
+            query = answer and tasks.official_fields(answer.query)
+            lines[question.id] = {"query": query} if query else {"error": "no query was found"}
+        # The evaluator identifies a question by its line number, with which its id ends.
+        numbers = {id: id.rpartition("-")[2] for id in lines}
+        if odd := next((id for id, number in numbers.items() if not number.isdecimal()), None):
+            raise InputError(f"official: expected ids of WikiSQL, such as dev-7, found {odd!r}")
+        ordered = sorted(lines, key=lambda id: int(numbers[id]))
+        return "".join(f"{json.dumps(lines[id])}\n" for id in ordered)
+
+    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
+        super().report(data, answers, scores)
+        if self.differences is not None:
+            write_text(self.differences, differences_page(_correct_answers(data, answers)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict(PredictOnTable):
+    """Ask a trained parser questions about a table of your own.
+
+    Prints what the run decodes, best first, with probabilities; queries are statements for SQLite.
+    """
+
+    def trained(self) -> runs.Trained:
+        from hardem_jax.queries import task as tasks
+        from hardem_jax.task import trained as runs
+
+        options: dict[str, Any] = {"batch_size": 1, "top": self.top}
+        return runs.Trained(tasks.QueryTask, self.run_dir, self.checkpoint, **options)
+
+    def asked(self, task: Any, question: TableQuestion) -> tasks.TableQuestions:
+        from hardem_jax.queries import task as tasks
+
+        del task
+        return tasks.TableQuestions(
+            questions=[query_question(question, SqlRules(max_conditions=0))],
+            tables={question.table.id: question.table},
+        )
+
+    def layout(self, inputs: Any) -> Any:
+        return inputs[0]
+
+    def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
+        from hardem_jax.queries import task as tasks
+
+        result = "no result"
+        if answer.result is not None:
+            result = tasks.cells_text(task.written(question.table, answer))
+        return task.statement(question.table, answer), result
+
+
+@dataclasses.dataclass(frozen=True)
+class Convert:
+    """Turn a parser that the authors of SQLova trained (naver/sqlova) into a run; needs torch.
+
+    The run is for ``evaluate`` and ``predict``.
+
+    Attributes:
+        folder: holds ``model_best.pt`` and ``model_bert_best.pt``.
+        out: folder of the run to write, new or empty.
+        encoder: Hugging Face name or folder of the BERT that the parser was trained on; its sizes
+            and vocabulary are read.
+        rules: the Z_tot in which answers are searched.
+        inference: how answers are read off.
+    """
+
+    folder: Path
+    out: Path
+    encoder: str = "bert-base-uncased"
+    rules: SqlRules = SqlRules()
+    inference: QueryInference = QueryInference()
+
+    def run(self) -> None:
+        from hardem_jax.queries import task as tasks
+        from hardem_jax.training.checkpoints.run import RunCheckpoints
+
+        if os.path.isdir(self.out) and os.listdir(self.out):
+            raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
+        model_file, bert_file = self.folder / "model_best.pt", self.folder / "model_bert_best.pt"
+        for file in (model_file, bert_file):
+            if not os.path.isfile(file):
+                raise InputError(f"{file}: expected a file that naver/sqlova saved, found none")
+        model = tasks.QueryModel.convert(model_file, bert_file, self.encoder)
+        limit = model.config.max_tokens
+        buckets = (*(size for size in (64, 96, 128) if size < limit), limit)
+        used = {
+            "model": model.config,
+            "inference": self.inference,
+            "batches": BatchConfig(batch_size=10, buckets=buckets, negatives=0),
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        content = {
+            "version": __version__,
+            "flags": {name: to_json(config) for name, config in used.items()},
+            "task": tasks.QueryTask.NAME,
+            "model": model.save(self.out),
+            "rules": dataclasses.asdict(self.rules),
+        }
+        write_json(self.out / "config.json", content)
+        write_checksums(self.out)
+        with RunCheckpoints(self.out, {}) as checkpoints:
+            checkpoints.save_best(model.params, 0, {})
+        print(self.out)
+
+
+def _correct_answers(
+    data: tasks.TableQuestions, answers: list[tasks.QueryAnswer | None]
+) -> Iterator[CorrectAnswer]:
+    from hardem_jax.queries import task as tasks
+
+    for question, answer in zip(data.questions, answers, strict=True):
+        gold = (data.golds or {}).get(question.id)
+        if gold is None or answer is None:
+            continue
+        if tasks.is_answer(question, answer.result):
+            header = data.tables[question.table_id].header
+            result = tasks.cells_text(question.answer)
+            yield CorrectAnswer(question.question, header, answer.query, gold, result)

@@ -1,0 +1,210 @@
+"""The inputs of SQLova (Hwang et al., 2019, section 3.1), from prepared questions on tables.
+
+What a batch holds, with R rows, T tokens, Q tokens of the question, W words, C columns of H
+tokens each, and Z solutions:
+
+===================  =====================  =====================================================
+``token_ids``        ``[R, T]`` int32       [CLS] question [SEP] column [SEP] ... column [SEP], or
+                                            the tokenizer's special tokens instead
+``token_type_ids``   ``[R, T]`` int32       1 for columns and for the special token at the end
+``where``            ``[R, T]`` bool        real tokens
+``question_tokens``  ``[R, Q]`` int32       positions of the question's tokens in T
+``question_where``   ``[R, Q]`` bool        real tokens of the question
+``words_first``      ``[R, W]`` int32       first token of each word, in Q
+``words_where``      ``[R, W]`` bool        words that are read
+``header_tokens``    ``[R, C, H]`` int32    positions of the columns' tokens in T
+``header_where``     ``[R, C, H]`` bool     real tokens of the columns
+``columns_where``    ``[R, C]`` bool        real columns
+``solutions``        ``[R, Z, 15]`` int32   queries, see `hardem_jax.queries.distribution`; else -1
+``solutions_where``  ``[R, Z]`` bool        real queries
+``row_where``        ``[R]`` bool           real rows
+``log_weights``      ``[R, Z]`` float32     scores of the queries, if they have any; else 0
+===================  =====================  =====================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.data.drawing import fitting
+from hardem_jax.data.tokenizer import Encoding, Tokenizer
+from hardem_jax.queries.examples import QueryQuestion
+from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, Table
+from hardem_jax.tables.layout import QueryInput, TableInputs
+
+# See `TableInputs._largest`.
+_MULTIPLE = 8
+
+
+class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
+    """Questions as inputs of SQLova, by index, see `TableInputs`.
+
+    Attributes:
+        weighted: whether the queries have scores from outside.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[QueryQuestion],
+        tables: Mapping[str, Table],
+        tokenizer: Tokenizer,
+        *,
+        max_tokens: int = 180,
+        max_header_tokens: int = 24,
+    ):
+        self._max_header_tokens = max_header_tokens
+        self._inputs: list[QueryInput] = []
+        # Of questions that lost some of Z, which queries remain.
+        self._remaining: dict[int, np.ndarray] = {}
+        limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
+        super().__init__(questions, tables, tokenizer, **limits)
+        self.weighted = questions[0].log_weights is not None
+
+    def _add(
+        self,
+        question: QueryQuestion,
+        layout: QueryInput,
+        encoding: Encoding,
+        columns: Sequence[np.ndarray],
+    ) -> tuple[np.ndarray, Sequence[int]]:
+        words, headers = len(question.words), layout.headers
+        remain = remaining_queries(question.queries, layout.word_first, words, len(headers))
+        if not remain.all():
+            self._remaining[len(self._inputs)] = remain
+        self._inputs.append(layout)
+        longest = np.diff(headers).max(initial=0)
+        return remain, (layout.num_question_tokens, len(layout.word_first), len(headers), longest)
+
+    def __getitem__(self, index):
+        index = range(len(self))[index]
+        question = self._questions[index]
+        queries, log_weights = question.queries, question.log_weights
+        if index in self._remaining:
+            remain = self._remaining[index]
+            queries = queries[remain]
+            log_weights = None if log_weights is None else log_weights[remain]
+        return dataclasses.replace(self._inputs[index], queries=queries, log_weights=log_weights)
+
+    def shape(self, num_tokens: int) -> dict[str, int]:
+        """Q, W, C and H with room for every input of at most ``num_tokens``, by name."""
+        question, words, columns, header = self._largest(num_tokens, _MULTIPLE)
+        return {
+            "num_question_tokens": question,
+            "num_words": words,
+            "num_columns": columns,
+            "num_header_tokens": min(header, self._max_header_tokens),
+        }
+
+
+def pad_query_inputs(
+    inputs: Sequence[QueryInput | None],
+    num_tokens: int,
+    *,
+    num_question_tokens: int,
+    num_words: int,
+    num_columns: int,
+    num_header_tokens: int,
+    num_solutions: int,
+    pad_id: int,
+    weighted: bool = False,
+) -> Arrays:
+    """A batch of the given inputs; None is a row of padding.
+
+    Args:
+        inputs: R of them.
+        num_tokens: T, at least the longest input.
+        num_question_tokens: Q, at least the longest question, in tokens.
+        num_words: W, at least the longest question, in words.
+        num_columns: C, at least the widest table.
+        num_header_tokens: H, at least the longest column, in tokens.
+        num_solutions: Z; of more queries, a row holds those that are `fitting`.
+        pad_id: of the tokenizer.
+        weighted: whether the batch has ``log_weights``.
+
+    Example:
+        >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]),
+        ...     np.array([[3, 5]]), np.array([[0, 3, 0] + [-1] * 12]))
+        >>> batch = pad_query_inputs([row, None], 7, num_question_tokens=1, num_words=1,
+        ...     num_columns=1, num_header_tokens=3, num_solutions=1, pad_id=0)
+        >>> batch["header_tokens"].tolist(), batch["header_where"].tolist()
+        ([[[3, 4, 0]], [[0, 0, 0]]], [[[True, True, False]], [[False, False, False]]])
+    """
+    rows = len(inputs)
+    header_shape = rows, num_columns, num_header_tokens
+    batch: Arrays = {
+        "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
+        "token_type_ids": np.zeros((rows, num_tokens), np.int32),
+        "where": np.zeros((rows, num_tokens), bool),
+        "question_tokens": np.zeros((rows, num_question_tokens), np.int32),
+        "question_where": np.zeros((rows, num_question_tokens), bool),
+        "words_first": np.zeros((rows, num_words), np.int32),
+        "words_where": np.zeros((rows, num_words), bool),
+        "header_tokens": np.zeros(header_shape, np.int32),
+        "header_where": np.zeros(header_shape, bool),
+        "columns_where": np.zeros((rows, num_columns), bool),
+        "solutions": np.full((rows, num_solutions, ROW_WIDTH), -1, np.int32),
+        "solutions_where": np.zeros((rows, num_solutions), bool),
+        "row_where": np.array([item is not None for item in inputs], bool),
+    }
+    if weighted:
+        batch["log_weights"] = np.zeros((rows, num_solutions), np.float32)
+    for row, item in enumerate(inputs):
+        if item is not None:
+            _fill({name: batch[name][row] for name in batch}, item)
+    return batch
+
+
+def _fill(row: Arrays, item: QueryInput) -> None:
+    length, asked = len(item.token_ids), item.num_question_tokens
+    words, columns = len(item.word_first), len(item.headers)
+    row["token_ids"][:length] = item.token_ids
+    row["token_type_ids"][:length] = item.token_type_ids
+    row["where"][:length] = True
+    row["question_tokens"][:asked] = item.question_tokens
+    row["question_where"][:asked] = True
+    row["words_first"][:words] = np.maximum(item.word_first, 0)
+    row["words_where"][:words] = item.word_first >= 0
+    # [C, H]
+    places = item.headers[:, :1] + np.arange(row["header_tokens"].shape[1])
+    inside = places < item.headers[:, 1:]
+    row["header_tokens"][:columns] = np.where(inside, places, 0)
+    row["header_where"][:columns] = inside
+    row["columns_where"][:columns] = True
+    kept = fitting(item.id, len(item.queries), len(row["solutions"]))
+    row["solutions"][: len(kept)] = item.queries[kept]
+    row["solutions_where"][: len(kept)] = True
+    if "log_weights" in row:
+        assert item.log_weights is not None
+        row["log_weights"][: len(kept)] = item.log_weights[kept]
+
+
+def remaining_queries(
+    queries: np.ndarray, word_first: np.ndarray, num_words: int, num_columns: int
+) -> np.ndarray:
+    """Which queries use only what is in the input.
+
+    Args:
+        queries: ``[Z, 15]`` int, see `hardem_jax.queries.solutions.Query.from_row`.
+        word_first: from `pieces_of_words`.
+        num_words: of the whole question.
+        num_columns: in the input.
+
+    Returns:
+        ``[Z]`` bool.
+
+    Example:
+        >>> queries = np.array([[0, 3, 0] + [-1] * 12, [0, 3, 1, 1, 0, 2, 2] + [-1] * 8])
+        >>> remaining_queries(queries, np.array([0, 1]), 3, 2)
+        array([ True, False])
+    """
+    columns, first, last = (queries[:, field::4] for field in (3, 5, 6))
+    # Unused conditions have words -1, that is, the True at the end.
+    there = np.zeros(num_words + 1, bool)
+    there[: len(word_first)] = word_first >= 0
+    there[-1] = True
+    conditions = (columns < num_columns) & there[first] & there[last]
+    return (queries[:, 0] < num_columns) & conditions.all(axis=1)

@@ -1,0 +1,116 @@
+"""Execution-guided decoding as in SQLova (Hwang et al., 2019; Wang et al., 2018).
+
+Decisions are made one after the other, and those that cannot be executed or select no row are
+passed over: first the head, then each condition by itself, then how many conditions there are. See
+`hardem_jax.queries.solutions.search` for the most likely query of all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardem_jax.queries.solutions.columns import TypedTable, typed_table
+from hardem_jax.queries.solutions.results import allowed
+from hardem_jax.queries.solutions.rules import SqlRules
+from hardem_jax.queries.solutions.search import QueryScores
+from hardem_jax.queries.solutions.types import ROW_WIDTH
+from hardem_jax.queries.solutions.values import ExecutionError
+from hardem_jax.tables.table import Table
+
+_MAX_COLUMNS = 4
+
+
+def execution_guided(
+    table: Table,
+    question: str,
+    words: np.ndarray,
+    scores: QueryScores,
+    rules: SqlRules,
+    *,
+    beam_size: int = 4,
+) -> np.ndarray:
+    """The query that SQLova's execution-guided decoding finds.
+
+    1. Of the ``beam_size`` best heads on the ``beam_size`` most likely columns, the first that the
+       rules allow (`SqlRules.aggregates_on_text`); if none is, the last.
+    2. Of the conditions on the four most likely columns, with values from the ``beam_size`` most
+       likely first and last words, the ``beam_size`` best; those that no row meets are dropped.
+    3. The number n of conditions that maximises P(n) times the probability of the n-th.
+
+    Two things differ from the original. It keeps a condition that no row meets if the aggregator is
+    COUNT, since 0 is a result; here it is passed over. And a column has at most one condition.
+
+    Args:
+        table: the table of the question.
+        question: its spans are the values.
+        words: ``[W, 2]`` from `split_words`.
+        scores: of the question.
+        rules: the aggregators that are allowed, and the number of conditions.
+        beam_size: 4 in SQLova.
+
+    Returns:
+        ``[ROW_WIDTH]`` int16, see `Query.from_row`.
+
+    Example:
+        >>> from hardem_jax.queries.solutions.types import Query
+        >>> from hardem_jax.tables.table import split_words
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> question = "Who has 7?"
+        >>> words = split_words(question)
+        >>> shapes = [(2,), (2, 6), (4,), (2, 2), (2, 3), (2, 3, 4), (2, 3, 4)]
+        >>> scores = QueryScores(*(np.full(shape, -np.log(shape[-1])) for shape in shapes))
+        >>> scores.aggregator[0, 1] = 0  # MAX of a text
+        >>> scores.column[1, 1] = scores.operator[1, 0] = scores.number[1] = 0
+        >>> scores.first[1, 0, 2] = scores.last[1, 0, 3] = 0  # "7?", of which the engine reads 7
+        >>> row = execution_guided(table, question, words, scores, SqlRules())
+        >>> Query.from_row(row, question, words).text(table.header)
+        "SELECT player WHERE no. = '7?'"
+    """
+    typed = typed_table(table)
+    head = _head(typed, scores, rules, beam_size)
+    kept: list[tuple[float, tuple[int, int, int, int]]] = []
+    for log_prob, condition in _conditions(scores, beam_size):
+        column, operator, first, last = condition
+        value = question[words[first, 0] : words[last, 1]]
+        if any(column == used for _, (used, *_) in kept) or column >= len(typed.columns):
+            continue
+        try:
+            bound = typed.columns[column].bind(value)
+        except ExecutionError:
+            continue
+        if typed.columns[column].compare(bound)[operator]:
+            kept.append((log_prob, condition))
+    limit = min(rules.max_conditions, len(scores.number) - 1)
+    totals = [float(scores.number[0])]
+    totals += [float(scores.number[n + 1]) + kept[n][0] for n in range(min(limit, len(kept)))]
+    number = int(np.argmax(totals))
+    row = np.full(ROW_WIDTH, -1, np.int16)
+    content = [*head, number, *np.ravel(sorted(condition for _, condition in kept[:number]))]
+    row[: len(content)] = content
+    return row
+
+
+def _head(typed: TypedTable, scores: QueryScores, rules: SqlRules, beam: int) -> tuple[int, int]:
+    columns = min(len(typed.columns), len(scores.select))
+    heads = scores.select[:columns, None] + scores.aggregator[:columns]
+    outside = np.argsort(-scores.select[:columns], kind="stable")[beam:]
+    heads[outside] = -np.inf
+    order = np.argsort(-heads, axis=None, kind="stable")[:beam]
+    places = [divmod(flat, heads.shape[1]) for flat in order.tolist()]
+    is_allowed = allowed(typed, [typed.every_row], rules)[0]
+    return next((place for place in places if is_allowed[place]), places[-1])
+
+
+def _conditions(scores: QueryScores, beam: int) -> list[tuple[float, tuple[int, int, int, int]]]:
+    """The best conditions and their log-probabilities, best first."""
+    found = []
+    for column in np.argsort(-scores.column[:, 1], kind="stable")[:_MAX_COLUMNS].tolist():
+        for operator in range(scores.operator.shape[1]):
+            firsts, lasts = scores.first[column, operator], scores.last[column, operator]
+            for first in np.argsort(-firsts, kind="stable")[:beam].tolist():
+                for last in np.argsort(-lasts, kind="stable")[:beam].tolist():
+                    parts = scores.column[column, 1], scores.operator[column, operator]
+                    log_prob = float(sum(parts) + firsts[first] + lasts[last])
+                    if first <= last and log_prob > -np.inf:
+                        found.append((log_prob, (column, operator, first, last)))
+    return sorted(found, key=lambda item: -item[0])[:beam]

@@ -1,0 +1,327 @@
+"""The most likely queries and results of Z_tot, exactly, from the tables of one question.
+
+A query's log-probability is a sum: its head (selected column and aggregator), its number of
+conditions, and each condition. Conditions that hold for the same rows are interchangeable except
+for their scores, so one pass over the distinct sets of rows finds the best sets of conditions, as
+it counts them in `hardem_jax.queries.solutions.combine`. What is found is what training could have
+shown: every query obeys `SqlRules`, and at least one row meets its conditions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import heapq
+import itertools
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hardem_jax.queries.solutions.columns import typed_table
+from hardem_jax.queries.solutions.combine import Combinations, fold
+from hardem_jax.queries.solutions.conditions import find_conditions
+from hardem_jax.queries.solutions.results import allowed
+from hardem_jax.queries.solutions.rules import SqlRules
+from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH
+from hardem_jax.queries.solutions.values import ExecutionError
+from hardem_jax.tables.table import Cell, Table
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryScores:
+    """The tables of P(z | x) of one question, `hardem_jax.queries.distribution`, as numpy arrays.
+
+    The model may have read only the first columns and words; what it has not read is impossible.
+
+    Attributes:
+        select: ``[C]`` log P(column is selected).
+        aggregator: ``[C, 6]`` log P(aggregator | selected column).
+        number: ``[K + 1]`` log P(number of conditions).
+        column: ``[C, 2]`` log P(column has no condition) and log P(it has one).
+        operator: ``[C, 3]`` log P(operator | column).
+        first, last: ``[C, 3, W]`` log P(first or last word | column, operator).
+    """
+
+    select: np.ndarray
+    aggregator: np.ndarray
+    number: np.ndarray
+    column: np.ndarray
+    operator: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @property
+    def no_conditions(self) -> float:
+        """log P(no column has a condition), the constant of every query's log-probability."""
+        return float(self.column[:, 0].sum(dtype=np.float64))
+
+    def log_prob(self, query: np.ndarray) -> float:
+        """log P(z | x) of one query, ``[ROW_WIDTH]`` int; -inf for one about what was not read."""
+        select, aggregator, number = query[:3].tolist()
+        if select >= len(self.select):
+            return -math.inf
+        head = self.select[select] + self.aggregator[select, aggregator] + self.number[number]
+        conditions = self.conditions(query[3 : 3 + 4 * number].reshape(-1, 4)).sum()
+        return float(head) + self.no_conditions + float(conditions)
+
+    def conditions(self, fields: np.ndarray) -> np.ndarray:
+        """What conditions add to the log-probability of a query.
+
+        Args:
+            fields: ``[M, 4]`` int: column, operator, first and last word.
+
+        Returns:
+            ``[M]`` float64; -inf for a condition on what was not read.
+        """
+        column, operator, first, last = fields.T
+        read = (column < len(self.select)) & (last < self.first.shape[-1])
+        column, operator, first, last = (
+            np.where(read, x, 0) for x in (column, operator, first, last)
+        )
+        parts = (
+            self.column[column, 1].astype(np.float64)
+            - self.column[column, 0]
+            + self.operator[column, operator]
+            + self.first[column, operator, first]
+            + self.last[column, operator, last]
+        )
+        return np.where(read, parts, -np.inf)
+
+
+class ScoredResult(NamedTuple):
+    """A result with its probability and the most likely query that leads to it.
+
+    Attributes:
+        result: the list of cells that the engine returns.
+        log_prob: log of the sum of the probabilities of the queries seen to lead to it.
+        query: ``[ROW_WIDTH]`` int16, the most likely of them.
+    """
+
+    result: list[Cell]
+    log_prob: float
+    query: np.ndarray
+
+
+class _Sets(NamedTuple):
+    """All sets of conditions with the same rows.
+
+    Attributes:
+        log_sum: log of the sum of their probabilities.
+        best: scores and conditions of the most likely ones, best first.
+    """
+
+    log_sum: float
+    best: tuple[tuple[float, tuple[int, ...]], ...]
+
+
+class QuerySpace:
+    """Z_tot of one question, to be searched.
+
+    Args:
+        table: the table of the question.
+        question: its spans are the values of conditions.
+        words: ``[W, 2]`` from `split_words`.
+        rules: what belongs to Z_tot.
+
+    Attributes:
+        conditions: ``[M, 4]`` int16, every condition of Z_tot: column, operator, first and last
+            word.
+        max_conditions: maximum number of conditions; below that of the rules if there are too many
+            combinations (`SqlRules.max_combinations`).
+
+    Example:
+        >>> from hardem_jax.queries.solutions.types import Query
+        >>> from hardem_jax.tables.table import split_words
+        >>> rows = (("ann", 7.0), ("bo", 9.0), ("cy", 9.0))
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), rows)
+        >>> question = "Who has 7?"
+        >>> words = split_words(question)
+        >>> space = QuerySpace(table, question, words, SqlRules())
+        >>> shapes = [(2,), (2, 6), (4,), (2, 2), (2, 3), (2, 3, 4), (2, 3, 4)]
+        >>> scores = QueryScores(*(np.full(shape, -np.log(shape[-1])) for shape in shapes))
+        >>> scores.aggregator[0, 0] = 0  # nothing, if the first column is selected
+        >>> for row, log_prob in zip(*space.top(scores, 2), strict=True):
+        ...     query = Query.from_row(row, question, words).text(table.header)
+        ...     print(f"{np.exp(log_prob):.4f} {query}")
+        0.0313 SELECT player
+        0.0052 SELECT COUNT(player)
+        >>> results, rest = space.results(scores)
+        >>> results[0].result, f"{np.exp(results[0].log_prob):.4f}", rest < 0.001
+        (['ann', 'bo', 'cy'], '0.0313', True)
+    """
+
+    def __init__(self, table: Table, question: str, words: np.ndarray, rules: SqlRules):
+        self._table = typed_table(table)
+        found = find_conditions(self._table, question, words, rules)
+        self._combinations = Combinations(found, self._table, rules)
+        self._several, self._single = allowed(self._table, [0b11, 0b1], rules)
+        self.conditions = np.array([c[:4] for c in found], np.int16).reshape(-1, 4)
+        self.max_conditions = self._combinations.max_conditions
+
+    def top(self, scores: QueryScores, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ``k`` most likely queries of Z_tot, best first.
+
+        Returns:
+            ``[k', ROW_WIDTH]`` int16 queries and their ``[k']`` float64 log-probabilities; fewer
+            than ``k`` if there are fewer in Z_tot about what the model has read.
+        """
+        groups = self._groups(scores, k)
+        found = []
+        for single, heads in enumerate(self._heads(scores)):
+            sets = (sets.best for mask, sets in groups.items() if _is_single(mask) == single)
+            best = _best(k, itertools.chain.from_iterable(sets))
+            pairs = itertools.product(heads[:k], best)
+            found += [(h + c, head, conditions) for (h, head), (c, conditions) in pairs]
+        found = _best(k, found)
+        rows = [self._row(head, conditions) for _, head, conditions in found]
+        log_probs = [score + scores.no_conditions for score, *_ in found]
+        return np.array(rows, np.int16).reshape(-1, ROW_WIDTH), np.array(log_probs, np.float64)
+
+    def results(
+        self, scores: QueryScores, *, tolerance: float = 1e-3, max_executions: int = 10_000
+    ) -> tuple[list[ScoredResult], float]:
+        """Results by probability, that of all queries of Z_tot that lead to them (marginalised).
+
+        Executes heads over sets of rows, most likely first, until no result can overtake the best
+        and the probabilities are known.
+
+        Args:
+            scores: of the question.
+            tolerance: share of the probability of Z_tot that may remain unseen.
+            max_executions: gives up after this number.
+
+        Returns:
+            The results seen, best first, and the probability that was not seen, as a share of that
+            of Z_tot. The first result is certain to be the most likely one if it leads the second
+            by more than this share.
+        """
+        heads, groups = self._heads(scores), self._groups(scores, 1)
+        mass = [_log_sum(score for score, _ in best) for best in heads]
+        groups = {mask: sets for mask, sets in groups.items() if heads[_is_single(mask)]}
+        total = _log_sum(sets.log_sum + mass[_is_single(mask)] for mask, sets in groups.items())
+        queue = [
+            (-(sets.log_sum + heads[_is_single(mask)][0][0]), mask, 0)
+            for mask, sets in groups.items()
+        ]
+        heapq.heapify(queue)
+        found: dict[tuple[Cell, ...], tuple[float, float, np.ndarray]] = {}
+        leader: tuple[Cell, ...] = ()
+        left, lead, second = 1.0, 0.0, 0.0
+        while queue and max_executions and left > min(tolerance, lead - second):
+            cost, mask, place = heapq.heappop(queue)
+            best, (score, conditions) = heads[_is_single(mask)], groups[mask].best[0]
+            share = math.exp(-cost - total)
+            left -= share
+            max_executions -= 1
+            if place + 1 < len(best):
+                next_cost = cost + best[place][0] - best[place + 1][0]
+                heapq.heappush(queue, (next_cost, mask, place + 1))
+            if (result := self._execute(*best[place][1], mask)) is None:
+                continue
+            key, score = tuple(result), score + best[place][0]
+            row = self._row(best[place][1], conditions)
+            before, top_score, top_row = found.get(key, (0.0, score, row))
+            if score > top_score:
+                top_score, top_row = score, row
+            found[key] = before + share, top_score, top_row
+            if key != leader and before + share > lead:
+                leader, second = key, lead
+            elif key != leader:
+                second = max(second, before + share)
+            lead = found[leader][0]
+        constant = total + scores.no_conditions
+        ranked = sorted(found.items(), key=lambda item: -item[1][0])
+        results = [
+            ScoredResult(list(result), constant + math.log(share), row)
+            for result, (share, _, row) in ranked
+        ]
+        return results, max(left, 0.0) if queue else 0.0
+
+    def _heads(self, scores: QueryScores) -> list[list[tuple[float, tuple[int, int]]]]:
+        """The heads over several rows and over one row, see `_best_heads`."""
+        return [_best_heads(scores, allowed) for allowed in (self._several, self._single)]
+
+    def _groups(self, scores: QueryScores, k: int) -> dict[int, _Sets]:
+        """The sets of conditions for each row mask, with their ``k`` best."""
+        gains = scores.conditions(self.conditions).tolist()
+        columns = []
+        for clauses in self._combinations.columns:
+            merged: dict[tuple[int, int], _Sets] = {}
+            for clause in clauses:
+                chosen = self._combinations.conditions_of(clause)
+                score = sum(gains[index] for index in chosen)
+                if score > -math.inf:
+                    key, sets = (clause.size, clause.mask), _Sets(score, ((score, chosen),))
+                    merged[key] = _plus(k, merged[key], sets) if key in merged else sets
+            columns.append(merged)
+        levels = fold(
+            columns,
+            self._combinations.every_row,
+            self.max_conditions,
+            one=_Sets(0.0, ((0.0, ()),)),
+            times=functools.partial(_times, k),
+            plus=functools.partial(_plus, k),
+        )
+        groups: dict[int, _Sets] = {}
+        for level, log_prob in zip(levels, scores.number.tolist(), strict=False):
+            for mask, sets in level.items():
+                sets = _times(k, sets, _Sets(log_prob, ((log_prob, ()),)))
+                groups[mask] = _plus(k, groups[mask], sets) if mask in groups else sets
+        return groups
+
+    def _execute(self, select: int, aggregator: int, mask: int) -> list[Cell] | None:
+        column = self._table.columns[select]
+        try:
+            return [column.aggregate(aggregator, mask)] if aggregator else column.select(mask)
+        except ExecutionError:
+            return None
+
+    def _row(self, head: tuple[int, int], conditions: tuple[int, ...]) -> np.ndarray:
+        row = np.full(ROW_WIDTH, -1, np.int16)
+        row[:3] = *head, len(conditions)
+        row[3 : 3 + 4 * len(conditions)] = self.conditions[list(conditions)].reshape(-1)
+        return row
+
+
+def _plus(k: int, one: _Sets, two: _Sets) -> _Sets:
+    return _Sets(_log_add(one.log_sum, two.log_sum), tuple(_best(k, one.best + two.best)))
+
+
+def _times(k: int, before: _Sets, clause: _Sets) -> _Sets:
+    pairs = [(s + t, c + d) for s, c in before.best for t, d in clause.best]
+    best = pairs if len(pairs) == 1 else _best(k, pairs)
+    return _Sets(before.log_sum + clause.log_sum, tuple(best))
+
+
+def _best(k: int, found: Iterable[Any]) -> list[Any]:
+    """The first ``k`` by score; of equal ones, those that come first."""
+    return heapq.nlargest(k, found, key=operator.itemgetter(0))
+
+
+def _log_add(one: float, two: float) -> float:
+    if one == two == -math.inf:
+        return one
+    return max(one, two) + math.log1p(math.exp(-abs(one - two)))
+
+
+def _log_sum(values: Iterable[float]) -> float:
+    return functools.reduce(_log_add, values, -math.inf)
+
+
+def _is_single(mask: int) -> bool:
+    return mask.bit_count() == 1
+
+
+def _best_heads(scores: QueryScores, allowed: np.ndarray) -> list[tuple[float, tuple[int, int]]]:
+    """Log-probability, column and aggregator of the heads that are allowed, best first."""
+    columns = min(len(scores.select), len(allowed))
+    heads = scores.select[:columns, None].astype(np.float64) + scores.aggregator[:columns]
+    heads = np.where(allowed[:columns], heads, -np.inf)
+    places = [
+        divmod(flat, len(AGGREGATORS))
+        for flat in np.argsort(-heads, axis=None, kind="stable").tolist()
+    ]
+    return [(float(heads[place]), place) for place in places if heads[place] > -np.inf]

@@ -1,0 +1,101 @@
+"""Z of a question about a table: all queries of that result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hardem_jax.errors import InputError
+from hardem_jax.queries.examples import QueryQuestion
+from hardem_jax.queries.solutions.columns import plain_value, same_cells
+from hardem_jax.queries.solutions.enumeration import SqlRules, enumerate_sql, split_words
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.metrics import Denotation
+from hardem_jax.tables.table import Cell
+
+NO_QUERY = "no query gives the answer"
+
+# and warning, for questions kept:
+FEWER_CONDITIONS = "too many combinations, queries with most conditions not tried"
+
+
+def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
+    """Find Z of a question.
+
+    Args:
+        question: with its table and answer.
+        rules: Z_tot.
+
+    Raises:
+        InputError: question, table or answer are beyond what Z can hold.
+
+    Example:
+        >>> from hardem_jax.queries.solutions.enumeration import Query, Table
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
+        >>> found = query_question(asked, SqlRules(max_conditions=1))
+        >>> for row in found.queries:
+        ...     print(Query.from_row(row, found.question, found.words).text(table.header))
+        SELECT player WHERE no. = '7'
+    """
+    words = split_words(question.question)
+    for cell in question.answer:
+        if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
+            raise InputError(f"answer: expected integers of 64 bits or text, found {cell!s:.40}")
+    match = answer_match(question)
+    found = enumerate_sql(
+        question.table, question.question, question.answer, rules, words=words, match=match
+    )
+    return QueryQuestion(
+        id=question.id,
+        question=question.question,
+        table_id=question.table.id,
+        answer=question.answer,
+        match=question.match,
+        values=question.values,
+        words=words,
+        queries=found.queries,
+        num_queries=found.size,
+        max_conditions=found.max_conditions,
+    )
+
+
+def answer_match(
+    question: TableQuestion | QueryQuestion,
+) -> Callable[[Sequence[Cell]], bool] | None:
+    """What decides whether a result is the answer, in Z as in scores; None for "execution".
+
+    Raises:
+        TypeError: an answer matched by denotation is not a list of texts.
+
+    Example:
+        >>> from hardem_jax.tables.table import Table
+        >>> table = Table("1-1", ("no.",), ("real",), ((7.0,), (9.0,)))
+        >>> matches = answer_match(TableQuestion("q", "Which?", table, ("7",), "cells"))
+        >>> matches([7.0]), matches([9.0])
+        (True, False)
+    """
+    if question.match == "cells":
+        return same_cells(question.answer)
+    if question.match == "execution":
+        return None
+    return Denotation(question.answer_texts, question.values).matches
+
+
+def missing_cell(match: str, answer: Sequence[Cell], rows: Iterable[Iterable[Cell]]) -> str:
+    """The first text of an answer that no cell can match, in words; "" if there is none.
+
+    Example:
+        >>> missing_cell("cells", ["bo"], [["Ann", 7]]), missing_cell("cells", ["7"], [["Ann", 7]])
+        ("no cell is the text 'bo'", '')
+        >>> missing_cell("execution", ["7"], [["Ann", 7]])
+        "no cell is the text '7'"
+    """
+    if match == "denotation":  # has many ways to match
+        return ""
+    read = plain_value if match == "cells" else str.lower
+    known = {read(cell) for row in rows for cell in row if isinstance(cell, str)}
+    for cell in answer:
+        # A number may be that of a cell, or an aggregate.
+        if isinstance(cell, str) and isinstance(text := read(cell), str) and text not in known:
+            return f"no cell is the text {cell!r:.60}"
+    return ""

@@ -1,0 +1,484 @@
+"""Semantic parsing (Min et al., 2019, section 4.3): queries on a table.
+
+question and table -> batch -> SQLova -> P(z | x) over queries -> log P(z) of all of Z -> objective
+at test:  batch -> SQLova -> the most likely query of Z_tot -> its result on the table
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from flax import nnx
+
+from hardem_jax.data.batching.padding import Arrays, Pad
+from hardem_jax.data.batching.plans import Plan
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.scores import Scored, SolutionScores
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.pretrained import load_config
+from hardem_jax.errors import InputError
+from hardem_jax.objectives import Objective
+from hardem_jax.queries.annotations import gold_in_solutions
+from hardem_jax.queries.checkpoint import load_sqlova
+from hardem_jax.queries.config import QueryInference, SQLovaConfig
+from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.examples import QueryQuestion
+from hardem_jax.queries.inputs import QueryInputs, pad_query_inputs
+from hardem_jax.queries.metrics import execution_match, logical_form_match
+from hardem_jax.queries.model import SQLova
+from hardem_jax.queries.readers import read_wikisql
+from hardem_jax.queries.solutions.engine import statement
+from hardem_jax.queries.solutions.enumeration import (
+    MAX_CONDITIONS,
+    Cell,
+    ExecutionError,
+    Query,
+    SqlRules,
+    Table,
+    execute_sql,
+)
+from hardem_jax.queries.solutions.execution_guided import execution_guided
+from hardem_jax.queries.solutions.search import QueryScores, QuerySpace
+from hardem_jax.queries.solutions.values import in_lower_case
+from hardem_jax.queries.solve import answer_match
+from hardem_jax.queries.splits import TableSplit
+from hardem_jax.tables.base import QuestionsOnTables, TableTask
+from hardem_jax.task.base import LossFn, ShownAnswer, make_loss
+from hardem_jax.task.encoder import EncoderModel, check_vocabulary
+from hardem_jax.task.scoring import (
+    SPARSITY_THRESHOLDS,
+    names_by_size,
+    of_all_questions,
+    percentages,
+    size_group,
+)
+
+Array = jax.Array
+#: Tokens of the longest input of naver/sqlova.
+ORIGINAL_MAX_TOKENS = 222
+#: Groups of |Z|, see `tasks.scoring.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
+#: The tables of P(z | x) that the search on the host reads.
+SCORES = tuple(field.name for field in dataclasses.fields(QueryScores))
+#: Ranks at which the annotated query is looked for in Z.
+HITS = (1, 3, 5)
+#: All scores that a split can have, without and with annotated queries.
+METRIC_NAMES = frozenset(
+    [
+        *("accuracy", "non-empty accuracy", "in Z", *names_by_size("accuracy", SIZE_BOUNDS)),
+        *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
+    ]
+)
+GOLD_METRIC_NAMES = frozenset(
+    ["logical form", "annotated if right", "gold in Z", *(f"hit@{limit}" for limit in HITS)]
+)
+_SHARES = {
+    "in Z": "questions with a Z",
+    "annotated if right": "correct answers",
+    "gold in Z": "questions with an annotated query",
+    **{f"P<{threshold:g}": "queries in Z" for threshold in SPARSITY_THRESHOLDS},
+    **{f"hit@{limit}": "questions with that query in Z" for limit in HITS},
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableQuestions(QuestionsOnTables):
+    """Questions on tables whose Z are queries.
+
+    Attributes:
+        golds: annotated query by question id, to measure with; None if there are none.
+    """
+
+    SPLIT = TableSplit
+
+    questions: Sequence[QueryQuestion]
+    rules: SqlRules = SqlRules()
+    golds: Mapping[str, Query] | None = None
+
+    def set_sizes(self) -> list[int]:
+        return [question.num_queries for question in self.questions]
+
+    def with_scores(self, file: Path | None) -> Self:
+        """With the scores of all queries in a file; as it is if None.
+
+        Raises:
+            InputError: see `SolutionScores.read`.
+        """
+        if file is None:
+            return self
+        scores = SolutionScores.read(file, content=self.meta["content"])
+        questions = Scored(self.questions, scores, "queries")
+        return dataclasses.replace(
+            self, questions=questions, meta={**self.meta, "scores of solutions": scores.digest}
+        )
+
+    def with_golds(self, folder: Path | None, split: str) -> Self:
+        """With the annotated queries of the official files in a folder; as it is if None.
+
+        Raises:
+            InputError: see `annotated_queries`.
+        """
+        if folder is None:
+            return self
+        golds = annotated_queries(folder, split, self.questions)
+        return dataclasses.replace(self, golds=golds)
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryModel(EncoderModel):
+    """SQLova on a pretrained encoder, see `SQLovaConfig`."""
+
+    config: SQLovaConfig
+
+    @staticmethod
+    def module(config: SQLovaConfig, encoder: Encoder, *, seed: int) -> SQLova:
+        return SQLova(
+            encoder,
+            hidden_size=config.hidden_size,
+            num_lstm_layers=config.num_lstm_layers,
+            num_target_layers=config.num_target_layers,
+            dropout=config.dropout,
+            max_conditions=MAX_CONDITIONS,
+            value_units=config.value_units,
+            rngs=nnx.Rngs(seed),
+        )
+
+    @classmethod
+    def convert(cls, model_file: Path, bert_file: Path, encoder: str) -> Self:
+        """A parser that naver/sqlova trained, with inputs of up to 222 tokens, as there.
+
+        Args:
+            model_file, bert_file: see `load_sqlova`.
+            encoder: Hugging Face name or folder with the sizes and the vocabulary of its BERT.
+
+        Raises:
+            InputError: a file cannot be read, or does not fit the encoder.
+        """
+        tokenizer, sizes = load_tokenizer(encoder), load_config(encoder)
+        check_vocabulary(encoder, sizes, tokenizer)
+        module = load_sqlova(model_file, bert_file, sizes)
+        max_tokens = min(ORIGINAL_MAX_TOKENS, sizes.max_tokens)
+        config = SQLovaConfig(
+            encoder=encoder,
+            hidden_size=module.value.context.out_features,
+            num_lstm_layers=len(module.question.recurrent),
+            num_target_layers=module.num_target_layers,
+            max_tokens=max_tokens,
+            max_header_tokens=max_tokens,  # no limit of their own there
+            value_units=module.value_units,
+        )
+        return cls(*nnx.split(module, nnx.Param), config, sizes, tokenizer)
+
+    def inputs(self, data: TableQuestions) -> QueryInputs:
+        return QueryInputs(
+            data.questions,
+            data.tables,
+            self.tokenizer,
+            max_tokens=self.config.max_tokens,
+            max_header_tokens=self.config.max_header_tokens,
+        )
+
+    def pad(self, inputs: QueryInputs, num_solutions: int) -> Pad:
+        def pad(rows: Sequence[Any], num_tokens: int) -> Arrays:
+            return pad_query_inputs(
+                rows,
+                num_tokens,
+                **inputs.shape(num_tokens),
+                num_solutions=num_solutions,
+                pad_id=self.tokenizer.pad_id,
+                weighted=inputs.weighted,
+            )
+
+        return pad
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryReading:
+    """What the model says about one question.
+
+    Attributes:
+        scores: the tables of P(z | x).
+        decoded: ``[K, 15]`` int32, best first, if the device decodes ("well-formed", "greedy").
+        solutions: ``[Z]`` float32, log P(z | x) of Z, in its order.
+    """
+
+    scores: QueryScores
+    decoded: np.ndarray | None
+    solutions: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryAnswer:
+    """A query and what it executes to.
+
+    Attributes:
+        row: ``[15]`` int, see `Query.from_row`.
+        query: the query.
+        result: the list of cells that the engine returns; None if the query cannot be executed.
+        log_prob: log P(query), or that of the result if results are decoded.
+    """
+
+    row: np.ndarray
+    query: Query
+    result: list[Cell] | None
+    log_prob: float
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]]):
+    """Answers are the results of queries.
+
+    Attributes:
+        inference: how answers are read off.
+        rules: Z_tot that answers are looked for in, and the engine that executes them.
+        conditions: "sum" or "mean" over the conditions of a query, see
+            `hardem_jax.queries.distribution.QueryDistribution.log_prob`.
+    """
+
+    NAME = "queries"
+    QUESTIONS = TableQuestions
+    MODELS = {SQLovaConfig: QueryModel}
+    INFERENCE = QueryInference
+    SHARES = _SHARES
+    RULES = SqlRules
+
+    inference: QueryInference
+    rules: SqlRules = SqlRules()
+    conditions: Literal["sum", "mean"] = "sum"
+
+    def check(self, data: TableQuestions, model: Any, other: str) -> None:
+        """Queries of any rules can be compared with the results of others."""
+
+    def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
+        del plan
+        return make_loss(graphdef, objective, conditions=self.conditions)
+
+    def decode(self, found: QueryDistribution, batch: Mapping[str, Array]) -> dict[str, Array]:
+        tables = {field: getattr(found, field) for field in SCORES}
+        if self.inference.decoding == "well-formed":
+            limit = self.rules.max_conditions
+            tables["decoded"], _ = found.top(self.inference.top, max_conditions=limit)
+        elif self.inference.decoding == "greedy":
+            tables["decoded"] = found.greedy()[:, None]
+        return {"solutions": found.log_prob(batch["solutions"]), **tables}
+
+    def reading(
+        self, inputs: Any, index: int, out: Mapping[str, Any], entries: Mapping[str, Any]
+    ) -> QueryReading:
+        del inputs, index
+        return QueryReading(
+            scores=QueryScores(**{field: out[field] for field in SCORES}),
+            decoded=out.get("decoded"),
+            solutions=out["solutions"][entries["solutions_where"]],
+        )
+
+    def answers(
+        self, question: QueryQuestion, table: Table, reading: QueryReading
+    ) -> Iterator[QueryAnswer]:
+        """The queries of a reading with their results, best first; none if there are no columns.
+
+        At most ``inference.top``, and one if decisions are taken one after the other.
+        """
+        text, words, scores = question.question, question.words, reading.scores
+        decoding, top = self.inference.decoding, self.inference.top
+        if not table.header:
+            return
+        if decoding == "result":
+            results, _ = QuerySpace(table, text, words, self.rules).results(scores)
+            for result, log_prob, row in results[:top]:
+                yield QueryAnswer(row, Query.from_row(row, text, words), result, log_prob)
+            return
+        if decoding == "query":
+            rows, _ = QuerySpace(table, text, words, self.rules).top(scores, top)
+        elif decoding == "execution-guided":
+            rows = execution_guided(table, text, words, scores, self.rules)[None]
+        else:
+            assert reading.decoded is not None
+            rows = reading.decoded
+        for row in rows:
+            log_prob = scores.log_prob(row)
+            if log_prob > -np.inf or decoding == "greedy":
+                query = Query.from_row(row, text, words)
+                yield QueryAnswer(row, query, self._execute(table, query), log_prob)
+
+    def _execute(self, table: Table, query: Query) -> list[Cell] | None:
+        try:
+            return execute_sql(table, query)
+        except ExecutionError:
+            return None
+
+    def written(self, table: Table, answer: QueryAnswer) -> list[Cell]:
+        """The result of an answer with cells as the table holds them, to show it to people.
+
+        Raises:
+            ExecutionError: the answer's query cannot be executed; its result is None.
+        """
+        return execute_sql(table, answer.query, as_written=True)
+
+    def statement(self, table: Table, answer: QueryAnswer) -> str:
+        """The query of an answer as SQL, or as readable text if it cannot be executed."""
+        try:
+            return statement(table, answer.query)
+        except ExecutionError:
+            return answer.query.text(table.header)
+
+    def answer(
+        self, question: QueryQuestion, table: Table, reading: QueryReading
+    ) -> QueryAnswer | None:
+        """The answer to a question; None if there is no query, as on a table without columns."""
+        return next(self.answers(question, table, reading), None)
+
+    def score(
+        self, data: TableQuestions, readings: Iterator[tuple[int, QueryReading]]
+    ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
+        """Scores of a split, and the answer to each question, in order.
+
+        Returns:
+            In percent of all questions, those left out counting 0: ``accuracy``, questions whose
+            result is the answer, see `is_answer`; ``non-empty accuracy``,
+            the same where the result is not empty; with golds, ``logical form``, questions whose
+            query is the annotated one. Of the questions read: ``accuracy |Z|=...`` by size of Z;
+            ``in Z``, percent of those with a Z that has the query of the answer; ``P<0.001`` and
+            ``P<0.0001``, percent of the queries of all Z with less probability (the paper's
+            sparsity). With golds also ``annotated if right``, percent of correct answers whose
+            query is the annotated one; ``gold in Z``; and ``hit@1`` to ``hit@5``, percent of
+            questions with the annotated query in Z where it ranks that high.
+        """
+        answers: list[QueryAnswer | None] = [None] * len(data.questions)
+        groups = defaultdict(list)
+        for index, reading in readings:
+            question = data.questions[index]
+            answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
+            correct = answer is not None and is_answer(question, answer.result)
+            groups[f"accuracy |Z|={size_group(question.num_queries, SIZE_BOUNDS)}"].append(correct)
+            if len(question.queries):
+                found = answer is not None and (question.queries == answer.row).all(axis=1).any()
+                groups["in Z"].append(found)
+            for threshold in SPARSITY_THRESHOLDS:
+                groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
+            gold = None if data.golds is None else data.golds.get(question.id)
+            if gold is not None:
+                _compare_with_gold(groups, question, reading, answer, gold, correct)
+        official = self.by_question(data, answers)
+        return percentages(groups, official, measure="accuracy", bounds=SIZE_BOUNDS), answers
+
+    def by_question(
+        self, data: TableQuestions, answers: list[QueryAnswer | None]
+    ) -> dict[str, np.ndarray]:
+        outcomes = defaultdict(list)
+        for question, answer in zip(data.questions, answers, strict=True):
+            result = None if answer is None else answer.result
+            correct = result is not None and is_answer(question, result)
+            outcomes["accuracy"].append(correct)
+            outcomes["non-empty accuracy"].append(correct and bool(result))
+            if data.golds is not None:
+                gold = data.golds.get(question.id)
+                same = answer and gold and logical_form_match(answer.query, gold)
+                outcomes["logical form"].append(bool(same))
+        return of_all_questions(outcomes, len(data.left_out))
+
+    def metric_names(self, data: TableQuestions) -> frozenset[str]:
+        return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
+
+    def shown(self, data: TableQuestions, answers: list[QueryAnswer | None]) -> list[ShownAnswer]:
+        rows = []
+        for question, answer in zip(data.questions, answers, strict=True):
+            header = data.tables[question.table_id].header
+            text = "" if answer is None else answer.query.text(header)
+            correct = answer is not None and is_answer(question, answer.result)
+            gold = cells_text(question.answer)
+            rows.append(ShownAnswer(question.question, gold, text, correct))
+        return rows
+
+
+def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
+    """Whether a result is the answer, by the comparison that made Z.
+
+    Args:
+        question: its ``match`` decides, see `answer_match`.
+        result: cells as the engine compares them; None if the query cannot be executed.
+    """
+    matches = answer_match(question)
+    if matches is not None:
+        return result is not None and matches(result)
+    return execution_match(result, in_lower_case(question.answer))
+
+
+def _compare_with_gold(
+    groups: Any,
+    question: QueryQuestion,
+    reading: QueryReading,
+    answer: QueryAnswer | None,
+    gold: Query,
+    correct: bool,
+) -> None:
+    if correct:
+        same = answer is not None and logical_form_match(answer.query, gold)
+        groups["annotated if right"].append(same)
+    place = gold_in_solutions(question, gold)
+    groups["gold in Z"].append(place >= 0)
+    # The Z of a cut input may lack queries; ranks count only where it is whole.
+    if place >= 0 and len(reading.solutions) == len(question.queries):
+        rank = int(np.sum(reading.solutions > reading.solutions[place]))
+        for limit in HITS:
+            groups[f"hit@{limit}"].append(rank < limit)
+
+
+def annotated_queries(
+    folder: Path, split: str, questions: Sequence[QueryQuestion]
+) -> dict[str, Query]:
+    """The official files' annotated queries by question id; for measuring.
+
+    Args:
+        folder: of the official files.
+        split: name of the split there.
+        questions: what they are needed for.
+
+    Raises:
+        InputError: the split holds other questions: none of these, or another one under an id.
+    """
+    examples = read_wikisql(folder, split, skips=ExclusionCounts())
+    annotated = {example.id: example for example in examples if example.query is not None}
+    ids = [question.id for question in questions]
+    for question in questions:
+        example = annotated.get(question.id)
+        if example is not None and example.question != question.question:
+            raise InputError(
+                f"{folder}, split {split}: expected {question.question!r} as question "
+                f"{question.id}, found {example.question!r}"
+            )
+    if ids and annotated.keys().isdisjoint(ids):
+        raise InputError(
+            f"{folder}, split {split}: expected queries of questions such as {ids[0]}, found "
+            f"{f'those of {next(iter(annotated))} and others' if annotated else 'none'}"
+        )
+    return {id: example.query for id, example in annotated.items() if example.query is not None}
+
+
+def cells_text(result: Sequence[Cell]) -> str:
+    """A result for people: cells in one line, long lists cut."""
+    cells = ["-" if cell is None else _cell_text(cell) for cell in result]
+    if not cells:
+        return "(no row)"
+    return ", ".join(cells[:10]) + (f" and {len(cells) - 10} more" if len(cells) > 10 else "")
+
+
+def _cell_text(cell: str | float | int) -> str:
+    """All digits of a number, without those that say nothing."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e16:
+        return f"{cell:.0f}"
+    return str(cell)
+
+
+def official_fields(query: Query) -> dict[str, Any]:
+    """A query as the official evaluator reads it."""
+    conditions = [[c.column, c.operator, c.value] for c in query.conditions]
+    return {"sel": query.select, "agg": query.aggregator, "conds": conditions}
+
+
+TASK = QueryTask

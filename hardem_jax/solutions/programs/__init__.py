@@ -1,1 +1,0 @@
-"""Programs over one table: superlatives, neighbours, groups, differences and nested queries."""

@@ -1,0 +1,1 @@
+"""A span reader for Hugging Face transformers, with a model card."""

@@ -1,0 +1,1 @@
+"""Files of questions with documents, in the official layouts."""

@@ -1,0 +1,266 @@
+"""Reads and writes questions with ranked passages in the layout of DPR and FiD.
+
+    {"id": ..., "question": ..., "answers": [...], "ctxs": [
+        {"id": ..., "title": ..., "text": ..., "score": ..., "has_answer": ...}, ...]}
+
+A `.json` file holds a list of such objects, a `.jsonl` file one per line; they are distinguished by
+their first character, not by name. `id`, `score` and `has_answer` are optional. Any retriever that
+writes this layout can replace `hardem_jax.retrieval`, which also lists, at the end of the file, the
+questions that it could not use, with id and reason only:
+
+    {"id": ..., "question": "", "answers": [], "ctxs": [], "left_out": ...}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_DOCUMENT, ExclusionCounts
+from hardem_jax.data.files import new_file
+from hardem_jax.data.json_fields import (
+    distinct,
+    get_field,
+    get_id,
+    get_strings,
+    json_type,
+)
+from hardem_jax.data.json_stream import PathLike, is_pyserini_run, iter_json_records
+from hardem_jax.documents.examples import Document, OpenQuestion, Passage, ReadingExample
+from hardem_jax.errors import InputError
+from hardem_jax.spans.readers.nq_open import file_stem
+from hardem_jax.spans.readers.open_questions import IdCheck, find_defect
+
+# Passages of DPR's own training files, in the order in which they are read.
+_LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
+# Warning of `ExclusionCounts`, for questions kept:
+REPEATED_PASSAGE = "passage listed twice"
+# Key of a record that only gives the id of an unusable question and the reason.
+_LEFT_OUT = "left_out"
+
+
+def read_contexts(
+    path: PathLike,
+    *,
+    num_passages: int | None = None,
+    skips: ExclusionCounts,
+    prepend_title: bool = False,
+    require_answers: bool = True,
+) -> Iterator[ReadingExample]:
+    """Streams questions, each with its passages as documents in file order.
+
+    That order is the retriever's ranking; scores are ignored. DPR's training files have no ranking:
+    their positive passages come first, then hard negatives, then others. A document's id is the
+    passage's, or ``<question id>#<rank>`` if the file gives none. `golds` are the answers as
+    written, `aliases` the distinct ones.
+
+    Args:
+        path: a JSON list or JSON lines, either with ``.gz``.
+        num_passages: use only the first n entries of ``ctxs``; None for all.
+        skips: counts what is left out, by question id: empty question, no word left after
+            normalisation, no answer given, no document left, or left out by the retriever (for
+            the reason given in the file). Warnings, with the question kept: a repeated question
+            id, a passage without text, a passage listed twice (the better rank is used).
+        prepend_title: whether a document is title, line break, passage, so that an answer in
+            the title counts as a mention.
+        require_answers: True leaves out questions without an answer. False, for prediction,
+            yields them with ``aliases=()`` and ``golds=()``.
+
+    Raises:
+        InputError: the file is missing, broken or not in this layout, or a value has the wrong
+            type.
+
+    Example:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> ctxs = [{"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"},
+        ...         {"id": "3", "title": "Bonn", "text": "Bonn is not.", "score": "8.1"}]
+        >>> record = {"question": "which city is old", "answers": ["Rome"], "ctxs": ctxs}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "dev.json").write_text(json.dumps([record]))
+        ...     skips = ExclusionCounts()
+        ...     (example,) = read_contexts(Path(folder, "dev.json"), num_passages=1, skips=skips)
+        >>> example.id, example.documents
+        ('dev#1', (Document(id='7', text='Rome is old.'),))
+    """
+    if num_passages is not None and num_passages < 1:
+        raise InputError(f"num_passages: expected at least 1, found {num_passages}")
+    for place, record, question in _questions(path, skips, require_answers):
+        listed = _listed(record, place)
+        passages = {}
+        for rank, (where, entry) in enumerate(listed[:num_passages], start=1):
+            passage = _passage(entry, f"{question.id}#{rank}", where)
+            if not passage.text.strip():
+                skips.warn(EMPTY_DOCUMENT, f"{question.id}: {passage.id}")
+            elif passage.id in passages:
+                skips.warn(REPEATED_PASSAGE, f"{question.id}: {passage.id}")
+            else:
+                passages[passage.id] = passage
+        documents = tuple(_document(passage, prepend_title) for passage in passages.values())
+        if documents:
+            aliases = distinct(question.answers)
+            yield ReadingExample(
+                question.id, question.question, documents, aliases, question.answers
+            )
+        else:
+            skips.add(NO_DOCUMENT, question.id)
+
+
+def read_context_questions(
+    path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
+) -> Iterator[OpenQuestion]:
+    """Streams only the questions of such a file, e.g. to retrieve other passages for them.
+
+    For arguments and errors see `read_contexts`.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.jsonl").write_text('{"question": "who", "answers": ["Ada"]}')
+        ...     list(read_context_questions(Path(folder, "a.jsonl"), skips=ExclusionCounts()))
+        [OpenQuestion(id='a#1', question='who', answers=('Ada',))]
+    """
+    for _, _, question in _questions(path, skips, require_answers):
+        yield question
+
+
+def write_contexts(
+    path: PathLike,
+    questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]],
+    *,
+    left_out: ExclusionCounts | None = None,
+) -> int:
+    """Writes questions with their ranked passages as a stream.
+
+    The file appears only once it is complete. A score or `has_answer` of None is omitted.
+
+    Args:
+        path: ``.json`` is written as a list, any other name as JSON lines; either with ``.gz``.
+        questions: each with its passages, best first.
+        left_out: counts of the reader of the questions. The questions left out are listed at the
+            end, so that scores can cover all questions.
+
+    Returns:
+        The number of questions written, excluding those left out.
+
+    Raises:
+        InputError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> question = OpenQuestion("q1", "which city is old", ("Rome",))
+        >>> passages = [Passage("7", "Rome", "Rome is old.", score=9.5, has_answer=True)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "dev.json")
+        ...     _ = write_contexts(file, [(question, passages)])
+        ...     (example,) = read_contexts(file, skips=ExclusionCounts())
+        >>> example.id, example.documents[0].text
+        ('q1', 'Rome is old.')
+    """
+    path = Path(path)
+    opened = gzip.open if path.suffix == ".gz" else open
+    start, between, end = ("", "", "")
+    if path.name.removesuffix(".gz").endswith(".json"):
+        start, between, end = ("[\n", ",", "]\n")
+    total = count = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    with (
+        new_file(path) as partial,
+        opened(partial, "wt", encoding="utf-8", newline="\n") as file,
+    ):
+        file.write(start)
+        for record in _all_records(questions, left_out):
+            file.write((between if total else "") + json.dumps(record, ensure_ascii=False))
+            file.write("\n")
+            total += 1
+            count += _LEFT_OUT not in record
+        file.write(end)
+    return count
+
+
+def _all_records(
+    questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]], left_out: ExclusionCounts | None
+) -> Iterator[dict[str, Any]]:
+    for question, passages in questions:
+        yield {
+            "id": question.id,
+            "question": question.question,
+            "answers": question.answers,
+            "ctxs": [_plain(passage) for passage in passages],
+        }
+    for id, reason in left_out.left_out if left_out else ():
+        yield {"id": id, "question": "", "answers": [], "ctxs": [], _LEFT_OUT: reason}
+
+
+def _plain(passage: Passage) -> dict[str, Any]:
+    fields = dataclasses.asdict(passage)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _questions(
+    path: PathLike, skips: ExclusionCounts, require_answers: bool
+) -> Iterator[tuple[str, dict[str, Any], OpenQuestion]]:
+    """Yields (place, record, question) for every usable question."""
+    if is_pyserini_run(path):
+        raise InputError(
+            f"{path}: expected questions with passages, as DPR and FiD write them, found a run of "
+            "Pyserini; experiments.retrieve join --ranking adds the passages that it names"
+        )
+    check = IdCheck(skips)
+    stem = file_stem(path)
+    for number, place, record in iter_json_records(path):
+        id = get_id(record, "id", place) or f"{stem}#{number}"
+        place = f"{place} ({id})"
+        if (reason := get_field(record, _LEFT_OUT, str, place)) is not None:
+            skips.add(reason, id)
+            continue
+        question = get_field(record, "question", str, place)
+        if question is None:
+            keys = ", ".join(map(repr, record)) or "none"
+            raise InputError(f"{place}: expected a string under 'question', found the keys {keys}")
+        answers = get_strings(record, "answers", place)
+        if reason := find_defect(question, answers, require_answers=require_answers):
+            skips.add(reason, id)
+            continue
+        check(id)
+        yield place, record, OpenQuestion(id, question, answers)
+
+
+def _listed(record: dict[str, Any], place: str) -> list[tuple[str, Any]]:
+    """(place, entry) of the passages of a question; DPR's training files have them in `_LISTS`."""
+    names = _LISTS if record.get("ctxs") is None else ("ctxs",)
+    lists = {name: get_field(record, name, list, place) for name in names}
+    if all(entries is None for entries in lists.values()):
+        keys = ", ".join(map(repr, record))
+        raise InputError(f"{place}: expected a list under 'ctxs', found the keys {keys}")
+    return [
+        (f"{place}: {name!r} {number}", entry)
+        for name, entries in lists.items()
+        for number, entry in enumerate(entries or (), start=1)
+    ]
+
+
+def _passage(entry: Any, default_id: str, place: str) -> Passage:
+    if not isinstance(entry, dict):
+        raise InputError(f"{place}: expected an object, found {json_type(entry)}")
+    text = get_field(entry, "text", str, place)
+    if text is None:
+        keys = ", ".join(map(repr, entry)) or "none"
+        raise InputError(f"{place}: expected a string under 'text', found the keys {keys}")
+    title = get_field(entry, "title", str, place) or ""
+    ids = (get_id(entry, name, place) for name in ("id", "passage_id", "psg_id"))
+    return Passage(next(filter(None, ids), default_id), title, text)
+
+
+def _document(passage: Passage, prepend_title: bool) -> Document:
+    title = passage.title if prepend_title else ""
+    return Document(passage.id, f"{title}\n{passage.text}" if title.strip() else passage.text)

@@ -1,0 +1,214 @@
+"""Reader for NarrativeQA summaries in the official layout (Kocisky et al., 2018).
+
+    qaps.csv                             questions, two answers each; `document_id`, `set`
+    third_party/wikipedia/summaries.csv  a summary for each document
+
+Both are comma-separated with quoted fields that may contain line breaks. The `*_tokenized` columns
+are used, because ROUGE-L compares tokens and they tokenise answers and summaries alike.
+
+The answers are free text that need not occur in the summary, so Z is not a search for mentions:
+`add_rouge_mentions` finds the most similar spans (Min et al., 2019, section 4.1).
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hardem_jax.data.exclusions import EMPTY_DOCUMENT, EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
+from hardem_jax.data.json_stream import PathLike, iter_lines, long_csv_fields
+from hardem_jax.data.parallel import map_in_order
+from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.errors import InputError
+from hardem_jax.spans.solutions.rouge import RougeRules, RougeSpans, enumerate_rouge_spans
+
+QUESTIONS = "qaps.csv"
+SUMMARIES = "third_party/wikipedia/summaries.csv"
+
+_ANSWERS = ("answer1_tokenized", "answer2_tokenized")
+_SETS = ("train", "valid", "test")
+
+
+def read_narrativeqa(
+    folder: PathLike, split: str, *, skips: ExclusionCounts, lower: bool = True
+) -> Iterator[ReadingExample]:
+    """Streams the questions of a split in file order, each with its summary.
+
+    Ids are the document's id and the number of the question on that document, from 0. `golds`
+    are the two answers in lower case, `aliases` is empty and `mentions` is None. All summaries
+    are kept in memory (5 MB in the official file).
+
+    Args:
+        folder: contains `qaps.csv` and `third_party`.
+        split: "train", "valid" or "test".
+        skips: counts what is left out, by id: empty question, no answer given, empty document.
+        lower: whether to lower-case summaries and questions, as in the paper's released
+            conversion.
+
+    Raises:
+        InputError: a file is missing, not UTF-8 or broken, lacks a column or a field, names an
+            unknown set, or repeats a summary; a question's document has no summary; there is no
+            question in `split`. The message names file and line.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Path(folder, SUMMARIES).parent.mkdir(parents=True)
+        ...     lines = "document_id,set,summary_tokenized\\nd1,train,Mark runs a radio .\\n"
+        ...     _ = Path(folder, SUMMARIES).write_text(lines)
+        ...     lines = "document_id,set,question_tokenized,answer1_tokenized,answer2_tokenized"
+        ...     _ = Path(folder, QUESTIONS).write_text(lines + "\\nd1,train,Who ?,Mark .,He\\n")
+        ...     [example] = read_narrativeqa(folder, "train", skips=ExclusionCounts())
+        >>> example.id, example.question, example.documents[0].text, example.golds
+        ('d1:0', 'who ?', 'mark runs a radio .', ('mark .', 'he'))
+    """
+    if split not in _SETS:
+        raise InputError(f"split: expected one of {', '.join(_SETS)}, found {split!r}")
+    summaries = _read_summaries(Path(folder, SUMMARIES), lower)
+    file = Path(folder, QUESTIONS)
+    columns = ("document_id", "set", "question_tokenized", *_ANSWERS)
+    question_counts: Counter[str] = Counter()
+    any_questions = False
+    for number, record in _records(file, columns):
+        document_id = record["document_id"]
+        example_id = f"{document_id}:{question_counts[document_id]}"
+        question_counts[document_id] += 1
+        if record["set"] != split:
+            continue
+        any_questions = True
+        if document_id not in summaries:
+            place = f"{file}: line {number}"
+            raise InputError(
+                f"{place}: expected a document with a summary in {SUMMARIES}, found {document_id!r}"
+            )
+        document = summaries[document_id]
+        question = record["question_tokenized"].strip()
+        answers = (record[name].strip().lower() for name in _ANSWERS)
+        golds = tuple(answer for answer in answers if answer)
+        if reason := _defect(question, golds, document):
+            skips.add(reason, example_id)
+            continue
+        question = question.lower() if lower else question
+        yield ReadingExample(example_id, question, (document,), aliases=(), golds=golds)
+    if not any_questions:
+        raise InputError(f"{file}: expected questions with {split!r} under 'set', found none")
+
+
+def add_rouge_mentions(
+    examples: Iterable[ReadingExample],
+    rules: RougeRules | None = None,
+    processes: int | None = None,
+) -> Iterator[ReadingExample]:
+    """Adds Z as `mentions`: the spans with a high ROUGE-L to one of the golds.
+
+    Consecutive examples on the same document share work, so keep them together, as in the file.
+    Z covers the whole document, before it is cut into windows.
+
+    Args:
+        examples: with one document each; consumed only slightly ahead of what is yielded.
+        rules: which spans to select; None for the argmax rule.
+        processes: number of worker processes (spawned); None for the calling process. Does not
+            affect the result.
+
+    Yields:
+        The examples, in order; `mentions` is empty if no span is similar enough.
+
+    Raises:
+        InputError: an example has several documents, or `processes` is less than 1.
+
+    Example:
+        >>> document = Document("d1", "mark runs a pirate radio .")
+        >>> example = ReadingExample("d1:0", "what ?", (document,), (), ("a radio .",))
+        >>> [with_z] = add_rouge_mentions([example])
+        >>> [document.text[start:end] for _, start, end in with_z.mentions]
+        ['a pirate radio .']
+    """
+    rules = rules or RougeRules()
+    groups = (list(group) for _, group in itertools.groupby(examples, key=_only_document))
+    with_mentions = functools.partial(_with_mentions, rules=rules)
+    for group in map_in_order(with_mentions, groups, processes=processes, chunk_size=1):
+        yield from group
+
+
+def _only_document(example: ReadingExample) -> Document:
+    if len(example.documents) != 1:
+        found = len(example.documents)
+        raise InputError(f"{example.id}: expected one document for ROUGE-L, found {found}")
+    return example.documents[0]
+
+
+def _with_mentions(group: list[ReadingExample], rules: RougeRules) -> list[ReadingExample]:
+    text = group[0].documents[0].text
+    solutions = enumerate_rouge_spans(text, [example.golds for example in group], rules)
+    return [
+        dataclasses.replace(example, mentions=_mentions(z))
+        for example, z in zip(group, solutions, strict=True)
+    ]
+
+
+def _mentions(z: RougeSpans) -> tuple[tuple[int, int, int], ...]:
+    return tuple((0, start, end) for start, end in z.spans.tolist())
+
+
+def _defect(question: str, golds: tuple[str, ...], document: Document) -> str | None:
+    if not question:
+        return EMPTY_QUESTION
+    if not golds:
+        return NO_ANSWER
+    return None if document.text.strip() else EMPTY_DOCUMENT
+
+
+def _read_summaries(file: Path, lower: bool) -> dict[str, Document]:
+    documents: dict[str, Document] = {}
+    for number, record in _records(file, ("document_id", "set", "summary_tokenized")):
+        document_id, text = record["document_id"], record["summary_tokenized"]
+        if document_id in documents:
+            raise InputError(
+                f"{file}: line {number}: expected one summary per document, found a second one "
+                f"for {document_id!r}"
+            )
+        documents[document_id] = Document(document_id, text.lower() if lower else text)
+    return documents
+
+
+def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields (number of the last line from 1, wanted columns) for every record, checked."""
+    rows = _rows(file)
+    _, header = next(rows, (1, []))
+    if missing := [column for column in wanted if column not in header]:
+        expected = f"expected the columns {', '.join(wanted)} in the first line"
+        raise InputError(f"{file}: {expected}, found none named {missing[0]}")
+    for number, row in rows:
+        place = f"{file}: line {number}"
+        if len(row) != len(header):
+            raise InputError(f"{place}: expected {len(header)} fields, found {len(row)}")
+        record = dict(zip(header, row, strict=True))
+        if not record["document_id"].strip():
+            raise InputError(f"{place}: expected a 'document_id', found an empty field")
+        if record["set"] not in _SETS:
+            expected = f"expected 'set' to be one of {', '.join(_SETS)}"
+            raise InputError(f"{place}: {expected}, found {record['set']!r}")
+        yield number, {column: record[column] for column in wanted}
+
+
+def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the last line from 1, fields) for every non-empty row of a CSV file."""
+    reader = csv.reader((line for _, line in iter_lines(file)), strict=True)
+    try:
+        while (row := _next_row(reader)) is not None:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        place = f"{file}: line {reader.line_num}"
+        raise InputError(f"{place}: expected comma-separated values, found {error}") from error
+
+
+def _next_row(reader: Iterator[list[str]]) -> list[str] | None:
+    # The limit is global to the process, so it is not lifted across a yield.
+    with long_csv_fields():
+        return next(reader, None)

@@ -1,0 +1,152 @@
+"""Mentions of an answer in a document, to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hardem_jax.arguments import check_texts
+from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
+from hardem_jax.documents.show import joined, piece
+from hardem_jax.show.base import Solution, Z
+from hardem_jax.show.record import Choose, Entry, Record, Text, count, everything, in_context, uses
+from hardem_jax.words import split_words
+
+if TYPE_CHECKING:
+    from hardem_jax.documents.prepared import Question
+    from hardem_jax.documents.windows import Window
+
+
+@dataclasses.dataclass(frozen=True)
+class Span(Solution):
+    """A mention of the answer.
+
+    Attributes:
+        start: its first character.
+        end: the character behind its last.
+    """
+
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Spans(Z[Span]):
+    """Z of a question on a document.
+
+    Attributes:
+        document: the whole text.
+        aliases: the strings that count as the answer.
+    """
+
+    document: str
+    aliases: tuple[str, ...]
+
+    def record(self) -> Record:
+        return Record(
+            title=f"{count(len(self), 'span')} in {count(len(self.document), 'character')}",
+            notes=self._notes(),
+            solutions=[Entry(i, z.text, f"{z.start}-{z.end}") for i, z in enumerate(self)],
+            size=len(self),
+            texts=[Text("", self.document, uses([[(z.start, z.end)] for z in self]))],
+            moments=self._moments(),
+        )
+
+    def _notes(self) -> list[str]:
+        if len(self) or self.is_slice:
+            return []
+        if not self.aliases:
+            return ["There is no alias to look for."]
+        notes = [
+            f"{alias!r} has no words." for alias in self.aliases if not split_words(alias).forms
+        ]
+        others = [repr(alias) for alias in self.aliases if split_words(alias).forms]
+        if others:
+            notes.append(f"No mention of {', '.join(others)}.")
+        return notes
+
+
+def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:
+    """Finds every mention of an answer in a text: Z of reading (Min et al., 2019, section 4.1).
+
+    Case, punctuation and the articles a, an, the make no difference as far as the official metrics
+    ignore them, and mentions begin and end at word boundaries; `hardem_jax.documents.mentions` has
+    the rules.
+
+    Args:
+        text: a document.
+        aliases: the strings that count as the answer, or one of them.
+
+    Returns:
+        The spans in document order; they may overlap.
+
+    Raises:
+        TypeError: ``text`` or an alias is not a string.
+
+    Example:
+        >>> z = find_spans("The Sun was once the Daily Herald. Daily (Herald) readers left.",
+        ...                ["The Daily Herald", "Herald"])
+        >>> [span.text for span in z]
+        ['Daily Herald', 'Herald', 'Daily (Herald', 'Herald']
+        >>> z[0].start, z[0].end
+        (21, 33)
+        >>> z
+        4 spans in 63 characters
+          [0]  Daily Herald   21-33
+          [1]  Herald         27-33
+          [2]  Daily (Herald  35-48
+          [3]  Herald         42-48
+    """
+    names = (aliases,) if isinstance(aliases, str) else check_texts(aliases, "aliases")
+    found = enumerate_spans(split_words(text), AliasMatcher(names)).tolist()
+    solutions = tuple(Span(execute_span(text, a, b), a, b) for a, b in found)
+    return Spans(solutions, text, names)
+
+
+def window_record(
+    question: Question, windows: Sequence[Window], choose: Choose = everything
+) -> Record:
+    """A question on documents, given the windows of them that a split holds."""
+    found: dict[tuple[int, int, int], tuple[str, str]] = {}
+    for window in windows:
+        for z in range(len(window.solutions)):
+            place, line = mention(window, z)
+            found.setdefault(place, (window.span_text(*window.solutions[z]), line))
+    chosen = choose([line for _, line in found.values()])
+    spans = [[*found][number] for number in chosen]
+    pieces = joined(windows)
+    several = len({document for document, _, _ in pieces}) > 1
+    texts = []
+    for document, begin, text in pieces:
+        label = f"Document {document + 1}" if several else "Document"
+        place = f", characters {begin:,}-{begin + len(text):,}" if begin else ""
+        own = [[(a, b)] if owner == document else [] for owner, a, b in spans]
+        texts.append(piece(label + place, text, own, begin))
+    solutions = []
+    for number, span in zip(chosen, spans, strict=True):
+        document, a, b = span
+        where = f"{document + 1}: " if several else ""
+        place = f"{where}{a:,}-{b:,}" if a >= 0 else "in front of every window"
+        solutions.append(Entry(number, found[span][0], place, found[span][1]))
+    return Record(
+        title=question.question,
+        answer="; ".join(dict.fromkeys(question.golds)),
+        solutions=solutions,
+        size=question.num_solutions,
+        texts=texts,
+    )
+
+
+def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
+    """A question of `hardem_jax.documents.questions.ReadingQuestions` with its Z."""
+    return window_record(data.questions[index], data.windows_of(index), choose)
+
+
+def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
+    """Document and characters of a mention in Z, and its text among its neighbours."""
+    place = window.place(*window.solutions[z])
+    if place[1] < 0:  # a choice
+        return place, window.span_text(*window.solutions[z])
+    start, end = place[1] - window.text_start, place[2] - window.text_start
+    return place, in_context(window.text[window.lead :], start, end)

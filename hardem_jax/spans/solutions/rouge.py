@@ -1,0 +1,249 @@
+"""Spans of a document that resemble free-form answers (Min et al., 2019, section 4.1: NarrativeQA).
+
+The answer need not occur in the document. A solution is a span of at most `max_words` words; Z
+holds the spans whose ROUGE-L with one of the answers is the best, or nearly so. Scoring tens of
+thousands of spans one by one would be slow; instead, `max_words` vectorised steps find the longest
+common subsequences (LCS) of *all* spans with *all* answers of *all* questions on a document.
+
+Bit-vector LCS (Crochemore et al., 2001; Hyyrö, 2004): bit i of a state V represents word i of
+the answer, and the LCS of the text read so far is the number of zero bits. Reading a word whose
+occurrences in the answer are the bits M takes V to (V + (V & M)) | (V & ~M). A span starts at
+every word of the document; all states advance by one word at a time, so after step k they hold
+the LCS of every span of k words.
+
+Words are separated by white space and compared in lower case. Z is in document order (by start,
+then by end), without duplicates, and every span contains a letter or digit.
+
+Example:
+    >>> text = "Mark lives in Phoenix , Arizona . Nora loves phoenix ."
+    >>> [z] = enumerate_rouge_spans(text, [["In Phoenix", "Phoenix , Arizona"]])
+    >>> [text[start:end] for start, end in z.spans], z.scores.tolist()
+    (['in Phoenix', 'Phoenix , Arizona'], [1.0, 1.0])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hardem_jax.arguments import check_many, check_text, check_texts
+from hardem_jax.errors import require
+
+_WORD = re.compile(r"\S+")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+_BITS = 64
+# Words of the document times answers processed together, so that the states fit a CPU cache.
+_CELLS_AT_ONCE = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class RougeRules:
+    """Which spans make up Z, by the F1 of their longest common subsequence with the nearest answer.
+
+    The default is the paper's argmax rule: all spans with the best score. Its noisy variant is
+    ``keep=5``: all spans that score at least as high as the fifth best. As in the released
+    conversion, spans are counted, not distinct texts or scores: a text that occurs five times can
+    fill all five places.
+
+    Attributes:
+        keep: number of best spans to keep; equal scores rank in document order.
+        ties: also keep spans with the same score as the last one kept.
+        minimum: minimum score of a span.
+        max_words: maximum number of words in a span.
+    """
+
+    keep: int = 1
+    ties: bool = True
+    minimum: float = 0.5
+    max_words: int = 40
+
+    def __post_init__(self):
+        require(self, "keep", "max_words", at_least=1)
+        require(self, "minimum", above=0, at_most=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class RougeSpans:
+    """Z of a question.
+
+    Attributes:
+        spans: ``[Z, 2]`` int32, character start and exclusive end, in document order.
+        scores: ``[Z]`` float64, that F1.
+    """
+
+    spans: np.ndarray
+    scores: np.ndarray
+
+
+def enumerate_rouge_spans(
+    text: str, questions: Sequence[Sequence[str]], rules: RougeRules | None = None
+) -> list[RougeSpans]:
+    """Z of every question on a document.
+
+    Args:
+        text: the document, W words separated by white space.
+        questions: the answers of each question, tokenised like the text. A question without
+            answers has an empty Z.
+        rules: which spans make up Z; None for the argmax rule.
+
+    Returns:
+        One Z per question, in order. Memory: 8 MiB, or about 35 bytes for each of the
+        ``W * max_words`` spans if that is more.
+
+    Raises:
+        TypeError: something is not a string, or a string is passed instead of a list of answers.
+
+    Example:
+        >>> [z] = enumerate_rouge_spans("a b c a b", [["b c d"]], RougeRules(keep=2))
+        >>> z.spans.tolist(), z.scores.tolist()  # "b c", and with 4/6: "a b c" and "b c a"
+        ([[0, 5], [2, 5], [2, 7]], [0.6666666666666666, 0.8, 0.6666666666666666])
+    """
+    rules = rules or RougeRules()
+    check_text(text, "text")
+    check_many(questions, "questions", "lists of answers")
+    golds = [
+        [gold.lower() for gold in check_texts(answers, f"answers of question {index}")]
+        for index, answers in enumerate(questions)
+    ]
+    words = [match.span() for match in _WORD.finditer(text)]
+    offsets = np.array(words, np.int32).reshape(-1, 2)
+    tokens = [text[start:end].lower() for start, end in words]
+    legal = _legal(tokens, rules.max_words)
+    selected = _by_lcs(tokens, golds, legal, rules)
+    return [_to_characters(spans, scores, offsets) for spans, scores in selected]
+
+
+def lcs_lengths(
+    words: Sequence[str], answers: Sequence[Sequence[str]], max_words: int
+) -> np.ndarray:
+    """LCS lengths of every span of a document with every answer.
+
+    Args:
+        words: W words of the document.
+        answers: A lists of words; more than 64 words take several machine words.
+        max_words: K, length of the longest span.
+
+    Returns:
+        ``[A, K, W]`` uint16: entry ``[a, k, s]`` is the length of the longest common subsequence
+        of ``answers[a]`` and ``words[s : s + k + 1]``.
+
+    Example:
+        >>> lcs_lengths("a b a c".split(), ["a c".split(), ["b"]], 3).tolist()
+        [[[1, 0, 1, 1], [1, 1, 2, 1], [1, 2, 2, 1]], [[0, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]]
+    """
+    words = check_texts(words, "words")
+    answers = [check_texts(answer, "answers") for answer in answers]
+    masks = _occurrences(words, answers, max_words)
+    num_parts, num_answers, padded = masks.shape
+    num_words = padded - max_words
+    states = np.full((num_parts, num_answers, num_words), np.iinfo(np.uint64).max)
+    lengths = np.empty((num_answers, max_words, num_words), np.uint16)
+    for k in range(max_words):
+        # Past the end of the document there are no occurrences, so nothing changes.
+        _advance(states, masks[:, :, k : k + num_words])
+        ones = np.bitwise_count(states).sum(axis=0, dtype=np.uint16)
+        lengths[:, k] = num_parts * _BITS - ones
+    return lengths
+
+
+def _occurrences(
+    words: Sequence[str], answers: Sequence[Sequence[str]], max_words: int
+) -> np.ndarray:
+    """``[L, A, W + K]`` uint64 bit masks: where each word of the document occurs in each answer.
+
+    The K words past the end occur nowhere.
+    """
+    word_ids = {word: index for index, word in enumerate(dict.fromkeys(words))}
+    num_parts = max(1, *(-(-len(answer) // _BITS) for answer in answers), 0)
+    table = np.zeros((num_parts, len(answers), len(word_ids) + 1), np.uint64)
+    for a, answer in enumerate(answers):
+        for i, word in enumerate(answer):
+            if word in word_ids:
+                table[i // _BITS, a, word_ids[word]] |= np.uint64(1 << i % _BITS)
+    ids = [word_ids[word] for word in words] + [len(word_ids)] * max_words
+    return table[:, :, ids]
+
+
+def _advance(states: np.ndarray, masks: np.ndarray) -> None:
+    """Reads one more word, in place; the L machine words of a state form one long integer."""
+    carry: np.ndarray | None = None
+    for state, mask in zip(states, masks, strict=True):
+        kept = state & mask
+        total = state + kept
+        if len(states) > 1:
+            overflow = total < kept
+            if carry is not None:
+                total += carry
+                # A sum that overflowed is at most 2^64 - 2, so it cannot overflow again.
+                overflow |= total < carry
+            carry = overflow.astype(np.uint64)
+        np.bitwise_or(total, state - kept, out=state)
+
+
+def _legal(tokens: Sequence[str], max_words: int) -> np.ndarray:
+    """``[K, W]`` bool: whether k + 1 words from s on exist and have a letter or digit."""
+    starts = np.arange(len(tokens))
+    is_word = np.array([bool(_LETTER_OR_DIGIT.search(token)) for token in tokens], bool)
+    # The first word from s on that contains a letter or digit.
+    first = np.minimum.accumulate(np.where(is_word, starts, len(tokens))[::-1])[::-1]
+    last = starts + np.arange(max_words)[:, None]
+    return (first <= last) & (last < len(tokens))
+
+
+def _by_lcs(
+    tokens: Sequence[str],
+    questions: Sequence[Sequence[str]],
+    legal: np.ndarray,
+    rules: RougeRules,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    sizes = np.arange(1, rules.max_words + 1)[:, None]
+    for group in _groups(questions, max(1, _CELLS_AT_ONCE // max(1, len(tokens)))):
+        answers = list(dict.fromkeys(gold for golds in group for gold in golds))
+        words = [answer.split() for answer in answers]
+        lengths = dict(zip(answers, lcs_lengths(tokens, words, rules.max_words), strict=True))
+        for golds in group:
+            scores = np.zeros(legal.shape)
+            for gold in golds:
+                # A single division, so that equal fractions give equal floats.
+                np.maximum(scores, 2.0 * lengths[gold] / (sizes + len(gold.split())), out=scores)
+            candidates = np.argwhere((scores >= rules.minimum) & legal)
+            yield _select(candidates, scores[tuple(candidates.T)], rules)
+
+
+def _groups(questions: Sequence[Sequence[str]], max_answers: int) -> Iterator[list[Sequence[str]]]:
+    """Yields consecutive questions in groups of at most `max_answers` answers or one question."""
+    group: list[Sequence[str]] = []
+    for golds in questions:
+        if group and sum(map(len, group)) + len(golds) > max_answers:
+            yield group
+            group = []
+        group.append(golds)
+    if group:
+        yield group
+
+
+def _select(
+    candidates: np.ndarray, scores: np.ndarray, rules: RougeRules
+) -> tuple[np.ndarray, np.ndarray]:
+    """Selects Z, in document order, from the candidates that reach the minimum score.
+
+    Args:
+        candidates: ``[N, 2]`` int, number of words - 1 and first word of each.
+        scores: ``[N]`` float64.
+    """
+    best_first = np.lexsort((candidates[:, 0], candidates[:, 1], -scores))
+    num_kept = min(rules.keep, len(scores))
+    if rules.ties and num_kept:
+        num_kept = int(np.sum(scores >= scores[best_first[num_kept - 1]]))
+    chosen = best_first[:num_kept]
+    chosen = chosen[np.lexsort((candidates[chosen, 0], candidates[chosen, 1]))]
+    return candidates[chosen], scores[chosen]
+
+
+def _to_characters(spans: np.ndarray, scores: np.ndarray, offsets: np.ndarray) -> RougeSpans:
+    first, last = spans[:, 1], spans[:, 0] + spans[:, 1]
+    characters = np.stack([offsets[first, 0], offsets[last, 1]], axis=1)
+    return RougeSpans(characters.astype(np.int32), scores)

@@ -1,0 +1,297 @@
+"""Multi-mention reading (Min et al., 2019, section 4.1): spans of documents.
+
+window -> batch -> SpanReader -> SpanDistribution -> log P(z) of every mention -> objective
+at test:  windows of a question -> the one that the selector ranks first -> its best span -> text
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from hardem_jax.data.batching.grouped import GroupedPlan
+from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
+from hardem_jax.data.batching.plans import Plan
+from hardem_jax.documents.inputs import NO_ANSWER, pad_windows
+from hardem_jax.documents.model import WindowModel
+from hardem_jax.documents.questions import (
+    ReadingQuestions,
+    check_choices,
+    check_tokenizer,
+    golds_by_id,
+)
+from hardem_jax.documents.scores import METRICS, by_set_size, official
+from hardem_jax.documents.windows import Window, WindowConfig
+from hardem_jax.encoders.base import Encoder
+from hardem_jax.objectives import Objective
+from hardem_jax.spans.answers import (
+    Answer,
+    AnswerPool,
+    WindowReading,
+    best_thresholds,
+    window_reading,
+)
+from hardem_jax.spans.checkpoint import save_reader
+from hardem_jax.spans.config import LatentConfig, ReaderConfig, SpanInference
+from hardem_jax.spans.loss import PER_WINDOW, make_span_loss
+from hardem_jax.spans.model import Reading, SpanReader
+from hardem_jax.spans.program import export_reader
+from hardem_jax.task.base import LossFn, ShownAnswer, Task
+from hardem_jax.task.run_config import RunConfig
+
+Array = jax.Array
+
+
+def pad_rows(pad_id: int, num_solutions: int) -> Pad:
+    """Pads windows to batches, see `pad_windows`."""
+    return lambda rows, num_tokens: pad_windows(
+        rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanModel(WindowModel):
+    """A span reader on a pretrained encoder, see `ReaderConfig`."""
+
+    config: ReaderConfig
+
+    @staticmethod
+    def module(config: ReaderConfig, encoder: Encoder, *, seed: int) -> SpanReader:
+        return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
+
+    def pad(self, inputs: Any, num_solutions: int) -> Pad:
+        del inputs
+        return pad_rows(self.tokenizer.pad_id, num_solutions)
+
+    def export(self, params: Any, folder: Path, details: Mapping[str, Any]) -> None:
+        """Writes weights, configuration and tokenizer for Hugging Face transformers.
+
+        Args:
+            params: of the model.
+            folder: that exists.
+            details: see `save_reader`.
+        """
+        reader: SpanReader = nnx.merge(self.graphdef, params)
+        save_reader(reader, folder, details=details)
+        self.tokenizer.save_pretrained(
+            folder,
+            max_tokens=self.encoder.max_tokens,
+            token_types=getattr(self.encoder, "type_vocab_size", 1) > 1,
+        )
+
+    def export_program(self, params: Any, file: Path) -> None:
+        """Writes the reader as a program for jax alone, see `export_reader`."""
+        file.write_bytes(export_reader(nnx.merge(self.graphdef, params)))
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
+    """Answers are spans of documents.
+
+    Attributes:
+        inference: how answers are read off.
+        latent: what the latent variable ranges over in training.
+        windows: how a document is cut to ask about it; prepared data are cut already.
+    """
+
+    NAME = "spans"
+    UNIT = "windows"
+    QUESTIONS = ReadingQuestions
+    MODELS = {ReaderConfig: SpanModel}
+    PACKS = True
+    WHOLE_Z = True
+    SHARES = {
+        "HasAns_exact": "questions with an answer",
+        "HasAns_f1": "questions with an answer",
+        "NoAns_exact": "questions without an answer",
+        "NoAns_f1": "questions without an answer",
+        "selector": "windows",
+        "first z": "windows with several mentions",
+        "true z": "those with a true one",
+        "true z, not first": "those whose true one is not the first",
+    }
+
+    inference: SpanInference
+    latent: LatentConfig = PER_WINDOW
+    windows: WindowConfig = WindowConfig()
+
+    @classmethod
+    def restore(cls, run: RunConfig, **inference: Any) -> Self:
+        own = run.flags("inference", SpanInference)
+        windows = run.section("windows", WindowConfig)
+        return cls(dataclasses.replace(own, **inference), windows=windows)
+
+    def save(self, data: ReadingQuestions) -> dict[str, Any]:
+        return {"windows": data.window_sizes}
+
+    def check(self, data: ReadingQuestions, model: SpanModel, other: str) -> None:
+        check_tokenizer(data, model.tokenizer, other)
+        check_choices(data, self.windows.choices, other)
+
+    def plan(
+        self, data: ReadingQuestions, inputs: Inputs, batches: BatchConfig, **options: Any
+    ) -> Plan:
+        if self.latent.scope == "window":
+            return super().plan(data, inputs, batches, **options)
+        scope, group_size = self.latent.scope, self.latent.group_size
+        return GroupedPlan(
+            inputs.sizes, data.places, batches, scope=scope, group_size=group_size, **options
+        )
+
+    def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
+        return make_span_loss(graphdef, objective, self.latent, negatives=plan.negatives)
+
+    def decode(self, found: Reading, batch: Mapping[str, Array]) -> dict[str, Array]:
+        whole_words = self.inference.whole_words
+        num_tokens, longest = batch["context"].shape[1], self.inference.max_answer_tokens
+        num_spans = num_tokens * min(longest, num_tokens)
+        wanted = max(self.inference.top, self.inference.keep)
+        starts, ends = ("word_starts", "word_ends") if whole_words else ("context", "context")
+        parts = batch["parts"]
+        some = parts != NO_ANSWER
+        spans, log_probs = found.spans.restrict_to(batch[starts] & some, batch[ends] & some).top(
+            min(wanted, num_spans), max_length=longest, parts=parts
+        )
+        none = found.spans.restrict_to(batch["word_starts"] & ~some, batch["word_ends"] & ~some)
+        in_z = found.spans.log_prob(batch["solutions"])
+        in_z = jnp.where(batch["solutions_where"], in_z, -jnp.inf)
+        return {
+            "answerable": jax.nn.log_softmax(found.selector_logits)[:, 1],
+            "spans": spans,
+            "log_probs": log_probs,
+            "no_answer": none.start.max(axis=-1) + none.end.max(axis=-1),
+            "log_partitions": found.spans.log_partitions,
+            "best_solution": jnp.argmax(in_z, axis=-1),
+            "solutions": in_z,
+        }
+
+    def reading(
+        self,
+        inputs: Sequence[Window],
+        index: int,
+        out: Mapping[str, Any],
+        entries: Mapping[str, Any],
+    ) -> WindowReading:
+        del entries
+        return window_reading(inputs[index], out)
+
+    def answers(self, readings: Iterable[WindowReading]) -> list[Answer]:
+        """The answers to one question, best first, each text once."""
+        pool = AnswerPool(self.inference)
+        for reading in readings:
+            pool.add(reading)
+        return pool.answers()
+
+    def score(
+        self, data: ReadingQuestions, readings: Iterator[tuple[int, WindowReading]]
+    ) -> tuple[dict[str, float], dict[str, Answer]]:
+        """Scores of a split, and the answer to each question that has one, by its id.
+
+        Returns:
+            The metric's own scores (``em`` and ``f1``, or ``rouge_l`` and others) in percent of all
+            questions, those left out and those without an answer counting 0. The first of them by
+            number of mentions, ``em |Z|=...``, in percent of the questions read. ``selector``,
+            percent of windows whose selector is correct. ``first z``, percent of windows with
+            several mentions where the most likely is the first (100 for a reader that learned
+            First-only). Where the true mention is annotated, ``true z``, the same for the true one,
+            and ``true z, not first``, where the true mention is not the first. With a
+            ``sweep``, the metric's first score from the first n documents, ``em n=...``, and
+            ``recall n=...``, percent of all questions with a mention in one of them. For SQuAD 2.0
+            also what `hardem_jax.documents.metrics.squad2.best_thresholds` finds. No scores if the
+            golds are not known.
+        """
+        limits = (None, *self.inference.sweep)
+        keep = self.inference.keep
+        # What is kept of a question does not grow with its windows.
+        pools = defaultdict(lambda: defaultdict(lambda: AnswerPool(self.inference, keep=keep)))
+        first_mention: dict[int, int] = {}
+        hits = defaultdict(list)
+        for index, reading in readings:
+            question, document = map(int, data.places[index, :2])
+            for limit in limits:
+                if limit is None or document < limit:
+                    pools[limit][data.questions[question].id].add(reading)
+            num_mentions = int(data.windows.sizes[index, 1])
+            if num_mentions:
+                first_mention[question] = min(first_mention.get(question, document), document)
+            likely = reading.log_prob_answerable > np.log(0.5)
+            has_answer = bool(num_mentions) and any(data.questions[question].golds)
+            hits["selector"].append(likely == has_answer)
+            if num_mentions <= 1:
+                continue
+            hits["first z"].append(reading.best_solution == 0)
+            if reading.true_solution >= 0:
+                hit = reading.best_solution == reading.true_solution
+                hits["true z"].append(hit)
+                if reading.true_solution > 0:
+                    hits["true z, not first"].append(hit)
+        answers = {limit: _first_answers(pools[limit]) for limit in limits}
+        if not data.scored:
+            return {}, answers[None]
+        texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
+        golds = golds_by_id(data)
+        scores = official(data.metric, texts[None], golds)
+        main = next(iter(scores))
+        if data.metric == "squad2":
+            scores |= best_thresholds(pools[None], golds)
+        for limit in self.inference.sweep:
+            scores[f"{main} n={limit}"] = official(data.metric, texts[limit], golds)[main]
+            within = sum(document < limit for document in first_mention.values())
+            scores[f"recall n={limit}"] = 100 * within / len(golds)
+        scores |= by_set_size(texts[None], data.questions, data.metric)
+        scores |= {name: 100 * float(np.mean(hit)) for name, hit in hits.items()}
+        return scores, answers[None]
+
+    def by_question(
+        self, data: ReadingQuestions, answers: dict[str, Answer]
+    ) -> dict[str, np.ndarray]:
+        scores = defaultdict(list)
+        for id, golds in golds_by_id(data).items():
+            text = {id: answers[id].text} if id in answers else {}
+            for name, value in official(data.metric, text, {id: golds}).items():
+                scores[name].append(value)
+        every = [name for name, values in scores.items() if len(values) == len(golds_by_id(data))]
+        return {name: np.array(scores[name], np.float64) for name in every}
+
+    def metric_names(self, data: ReadingQuestions) -> set[str]:
+        names = list(official(data.metric, {}, golds_by_id(data)))
+        if data.metric == "squad2":
+            names += best_thresholds({}, golds_by_id(data))
+        sweep = self.inference.sweep
+        swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
+        by_size = by_set_size({}, data.questions, data.metric)
+        return {*names, *swept, *by_size, "selector", "first z", "true z", "true z, not first"}
+
+    def describe(self, data: ReadingQuestions, inputs: Inputs) -> str:
+        num_positives = int((inputs.sizes[:, 1] > 0).sum())
+        return (
+            f"{len(data.questions)} questions, {num_positives} windows with and "
+            f"{len(inputs) - num_positives} without a mention"
+        )
+
+    def shown(self, data: ReadingQuestions, answers: dict[str, Answer]) -> list[ShownAnswer]:
+        rows = []
+        for question in data.questions:
+            text = answers[question.id].text if question.id in answers else ""
+            exact = METRICS[data.metric].exact_match(text, question.golds)
+            rows.append(ShownAnswer(question.question, question.golds[0], text, exact > 0))
+        return rows
+
+
+def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
+    """The best answer to each question that has any, with its runners-up."""
+    ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
+    return {
+        example_id: dataclasses.replace(answers[0], runners_up=tuple(answers[1:]))
+        for example_id, answers in ranked.items()
+        if answers
+    }
+
+
+TASK = SpanTask

@@ -1,0 +1,1 @@
+"""What queries and programs share: tables, their readers, searching objectives' tasks."""

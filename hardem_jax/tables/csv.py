@@ -1,0 +1,245 @@
+"""Reads tables from CSV files and detects columns of numbers."""
+
+from __future__ import annotations
+
+import csv
+import decimal
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
+from hardem_jax.errors import InputError
+from hardem_jax.tables.cell_values import parse_date, parse_quantity
+from hardem_jax.tables.table import MAX_WHOLE, Cell, Table
+
+DELIMITERS = ",;\t|"
+
+# Cells of a numeric column that stand for a missing number.
+_NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
+# Groups of three digits; above the first thousand also groups of two, as in India.
+_NUMBER = re.compile(
+    r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
+)
+# As Excel reads it.
+_DELIMITER_LINE = re.compile(r"sep=(?P<delimiter>[^\r\n\"])(?=[\r\n]|$)", re.IGNORECASE)
+_CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
+_MINUS = ("-", "−", "–")
+_ESCAPE = re.compile(r'\\["\\]')
+
+
+def make_table(
+    id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = False
+) -> Table:
+    """Builds a table from text cells, detecting columns of numbers.
+
+    White space is collapsed, and short rows (including the header) are padded with empty cells. A
+    column is real if all its cells are numbers or NULL and at least one is a number:
+
+    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "−3"; above
+      2^53, where float64 loses digits, whole numbers become integers of 64 bits;
+    - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
+      the same in all cells and is not a month: "72 km";
+    - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
+
+    Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
+    compares their texts, and a number could no longer answer which rank, share or price it was. An
+    empty cell of a text column is "", not NULL.
+
+    Args:
+        id: table id.
+        header: column names, which may be empty or repeated.
+        rows: texts of the cells.
+        lower: whether to convert cells to lower case, as the official engine compares them.
+
+    Example:
+        >>> rows = [["Oslo", "1,200 km", "1st"], ["Bergen", "—"]]
+        >>> table = make_table("roads.csv", ["City", "Length", "Place"], rows)
+        >>> table.types, table.rows
+        (('text', 'real', 'text'), (('Oslo', 1200.0, '1st'), ('Bergen', None, '')))
+    """
+    texts = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
+    width = max(map(len, texts))
+    names, *cells = [row + [""] * (width - len(row)) for row in texts]
+    columns: list[Sequence[Cell]] = []
+    types = []
+    for index in range(width):
+        column = [row[index].lower() if lower else row[index] for row in cells]
+        numbers = _numbers(column)
+        types.append("text" if numbers is None else "real")
+        columns.append(column if numbers is None else numbers)
+    return Table(id, tuple(names), tuple(types), tuple(zip(*columns, strict=True)))
+
+
+def read_csv_table(
+    path: PathLike, *, delimiter: str | None = None, lower: bool = False, id: str | None = None
+) -> Table:
+    """Reads a table from a CSV file whose first line names the columns.
+
+    Fields may be quoted with double quotes, which are doubled inside or stand behind a backslash.
+    Backslashes escape if each stands before a quotation mark or another backslash, or if the quotes
+    are broken otherwise. Where they are broken between tabs, quotation marks are text.
+    Empty lines are skipped and short rows padded; columns of numbers are detected as by
+    `make_table`. In front of the names, a line such as ``sep=;``, as Excel reads it, may name the
+    delimiter.
+
+    Args:
+        path: UTF-8 text, optionally compressed as `.gz`.
+        delimiter: None uses the one that the file names, or else the one of ``, ; tab |`` that
+            splits the largest share of the rows into the same number of fields.
+        lower: see `make_table`.
+        id: table id; None for the path.
+
+    Raises:
+        InputError: no such file, not UTF-8, broken quotes or a row with more cells than names
+            (names the line), or an empty file.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "cars.csv")
+        ...     _ = file.write_text('Model;HP\\n"Beetle; late";50\\nGolf;75\\n')
+        ...     table = read_csv_table(file, id="cars")
+        >>> table.header, table.rows
+        (('Model', 'HP'), (('Beetle; late', 50.0), ('Golf', 75.0)))
+    """
+    header, *rows = (row for _, row in read_csv_rows(path, delimiter=delimiter))
+    return make_table(str(path) if id is None else id, header, rows, lower=lower)
+
+
+def read_csv_rows(path: PathLike, *, delimiter: str | None = None) -> list[tuple[int, list[str]]]:
+    """The names of the columns and the rows of a CSV file, each with the number of its last line.
+
+    Args and errors are those of `read_csv_table`; no row has more cells than there are names.
+    """
+    text = read_text(path)
+    if delimiter is not None and len(delimiter) != 1:
+        raise InputError(f"delimiter: expected one character, found {delimiter!r}")
+    named = _DELIMITER_LINE.match(text)
+    if delimiter is None and named:
+        delimiter = named["delimiter"]
+    rows = _guess_dialect(text, str(path), delimiter or DELIMITERS)[1 if named else 0 :]
+    if not rows:
+        raise InputError(f"{path}: expected a line with the names of columns, found an empty file")
+    width = len(rows[0][1])
+    for line, row in rows:
+        if any(cell.strip() for cell in row[width:]):
+            expected = f"expected at most {width} cells, as many as there are names of columns"
+            raise InputError(f"{path}: line {line}: {expected}, found {len(row)}")
+    return [(line, row[:width]) for line, row in rows]
+
+
+def file_inside(folder: Path, name: str, place: str) -> Path:
+    """A file of a folder, by its path there.
+
+    Raises:
+        InputError: there is no name, or it leads out of the folder.
+    """
+    if not name.strip() or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InputError(f"{place}: expected a path inside the data set, found {name!r}")
+    return folder / name
+
+
+def parse_csv(text: str, place: str, **dialect: Any) -> list[list[str]]:
+    """Returns the non-empty rows of a CSV text.
+
+    Args:
+        text: the CSV text.
+        place: file name, at the start of the message.
+        dialect: options of `csv.reader`, which is strict here.
+
+    Raises:
+        InputError: quotes are broken.
+    """
+    return [row for _, row in _parse(text, place, **dialect)]
+
+
+def _parse(text: str, place: str, **dialect: Any) -> list[tuple[int, list[str]]]:
+    """As `parse_csv`, each row with the number of its last line."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
+    try:
+        with long_csv_fields():
+            return [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        expected = "expected comma-separated values"
+        raise InputError(f"{place}: line {reader.line_num}: {expected}, found {error}") from error
+
+
+def _numbers(column: Sequence[str]) -> list[float | int | None] | None:
+    """Returns the numbers of a real column, or None for a text column."""
+    numbers: list[float | int | None] = []
+    units = set()
+    for text in column:
+        if text.lower() in _NO_NUMBER:
+            numbers.append(None)
+            continue
+        number, unit = _number(text), ""
+        if number is None and (quantity := parse_quantity(text)) and not parse_date(text):
+            unit = quantity[1].lower()
+            number = _number(text.partition(" ")[0]) if _is_unit(unit) else None
+        if number is None:
+            return None
+        units.add(unit)
+        numbers.append(number)
+    return numbers if len(units) == 1 else None
+
+
+def _number(text: str) -> float | int | None:
+    match = _NUMBER.match(text)
+    if not match or not match["number"]:
+        return None
+    if match.end() < len(text) and not _CITATION.fullmatch(text, match.end()):
+        return None
+    digits = match["number"].replace(",", "")
+    number: float | int = float(digits)
+    is_long = decimal.Decimal(digits) > MAX_WHOLE  # no digit of it may be lost
+    if is_long:
+        if not digits.isdecimal() or digits.startswith("0"):
+            return None
+        number = int(digits)
+    if match["sign"] in _MINUS:
+        number = 0 - number  # avoids a negative zero
+    return None if is_long and not -(2**63) <= number < 2**63 else number
+
+
+def _is_unit(word: str) -> bool:
+    return word == "%" or any(character.isalpha() for character in word)
+
+
+def _guess_dialect(text: str, place: str, delimiters: str) -> list[tuple[int, list[str]]]:
+    """The rows of a text with their lines, in the dialect that fits it best."""
+    # Quotation marks are doubled within quotes; where backslashes precede them, they become so.
+    doubled = _ESCAPE.sub(lambda escape: '""' if escape[0] == '\\"' else "\\", text)
+    only_escapes = "\\" in text and "\\" not in _ESCAPE.sub("", text)
+    texts = dict.fromkeys((doubled, text) if only_escapes else (text, doubled))
+    best, most = None, (-1.0, 0)
+    for delimiter in delimiters:
+        found = _in_quotes(texts, place, delimiter)
+        rows = found
+        if isinstance(rows, InputError):  # which does not make another delimiter the right one
+            rows = _parse(text, place, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        widths = [len(row) for _, row in rows]
+        split = [width for width in widths if width > 1]
+        mode = max(set(split), key=lambda width: (split.count(width), width), default=1)
+        regularity = split.count(mode) / max(1, len(widths)), mode
+        if regularity > most:
+            best, most = rows if delimiter == "\t" else found, regularity
+    if isinstance(best, InputError):
+        raise best
+    assert best is not None
+    return best
+
+
+def _in_quotes(
+    texts: Iterable[str], place: str, delimiter: str
+) -> list[tuple[int, list[str]]] | InputError:
+    """The rows of the first of some texts whose quotes are whole, or why none of them is."""
+    errors = []
+    for text in texts:
+        try:
+            return _parse(text, place, delimiter=delimiter)
+        except InputError as error:
+            errors.append(error)
+    return errors[0]

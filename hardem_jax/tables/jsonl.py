@@ -1,0 +1,193 @@
+"""Reader for your own questions on tables: JSON lines or CSV, with answers and no queries.
+
+One JSON object per line, each table before the first question on it:
+
+    {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
+    {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["Bo"], "match": "cells"}
+
+A question may name a table file instead, below ``tables/`` next to the file of questions; it is
+read by `read_csv_table`:
+
+    {"id": "train-1", "question": "Who?", "table": "players.csv", "answer": ["Bo"]}
+
+So do the rows of a CSV or TSV file, with these columns; "id" may be left out, and the cells of an
+answer of several stand between vertical bars:
+
+    question,table,answer
+    Who scored 5 goals?,players.csv,Bo
+    Who scored?,players.csv,Ann|Bo
+
+"match" may be left out; `hardem_jax.tables.examples.Match` lists the comparisons of results with
+the answer. "execution" is WikiSQL's and tells "7" from 7; "denotation", WikiTableQuestions',
+ignores the order of cells, needs texts, and may have the value of each under "values".
+
+`hardem_jax.queries.builds.TableQuestions` builds Z of such files, and
+`hardem_jax.programs.builds.TablePrograms` that of programs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
+from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings
+from hardem_jax.data.json_stream import PathLike, iter_json_lines
+from hardem_jax.errors import InputError
+from hardem_jax.tables.csv import file_inside, read_csv_rows, read_csv_table
+from hardem_jax.tables.examples import Match, TableQuestion
+from hardem_jax.tables.table import Cell, Table
+
+# Warnings of `ExclusionCounts`:
+RAGGED = "table with rows of different lengths, padded"
+REPEATED = "question id occurs again"
+
+
+def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[TableQuestion]:
+    """Streams the questions of a file; its tables are in memory.
+
+    Args:
+        path: JSON lines, also compressed as `.gz`; CSV if its name ends so, or with `.tsv`.
+        skips: counts what is left out, by id or line. Left out: no question id, empty question, no
+            answer given. Warned of: question id that occurred before.
+
+    Raises:
+        InputError: with the line: not JSON, a value of the wrong type, a table that does not come
+            before its questions, is inconsistent, or has the id of an earlier one with other
+            content; a column or a table file is missing, or `read_csv_table` refuses it.
+
+    Example:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> table = {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"]]}
+        >>> asked = {"id": "q", "question": "Who?", "table_id": "1-1", "answer": ["ann"]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "train.jsonl")
+        ...     _ = file.write_text(json.dumps({"table": table}) + "\\n" + json.dumps(asked))
+        ...     [question] = read_table_questions(file, skips=ExclusionCounts())
+        >>> question.question, question.table.rows, question.answer, question.match
+        ('Who?', (('ann',),), ('ann',), 'cells')
+    """
+    tables: dict[str, Table] = {}
+    seen: set[str] = set()
+    for place, record in _records(Path(path)):
+        if isinstance(name := record.get("table"), str):
+            if name not in tables:
+                tables[name] = _read_file(Path(path).parent / "tables", name, place)
+            record["table_id"] = name
+        elif "table" in record:
+            table = read_table(get_field(record, "table", dict, place) or {}, place)
+            if tables.setdefault(table.id, table) != table:
+                raise InputError(f"{place}: expected one table {table.id!r}, found a second one")
+            continue
+        if question := _question(record, tables, place, skips):
+            if question.id in seen:
+                skips.warn(REPEATED, question.id)
+            seen.add(question.id)
+            yield question
+
+
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file with their places; those of CSV as JSON lines have them."""
+    if path.suffix not in (".csv", ".tsv"):
+        for number, record in iter_json_lines(path):
+            yield f"{path}: line {number}", record
+        return
+    (line, header), *rows = read_csv_rows(path)
+    names = [name.strip().lower() for name in header]
+    if missing := {"question", "table", "answer"}.difference(names):
+        expected = "expected the columns question, table and answer"
+        raise InputError(f"{path}: line {line}: {expected}, found none named {min(missing)}")
+    if repeated := {name for name in names if name and names.count(name) > 1}:
+        expected = "expected different names of columns"
+        raise InputError(f"{path}: line {line}: {expected}, found {min(repeated)!r} twice")
+    for number, (line, row) in enumerate(rows):
+        record: dict[str, Any] = {"id": f"{path.stem}-{number}", "table": ""}
+        record |= {name: cell for name, cell in zip(names, row, strict=False) if cell.strip()}
+        lists = {name: record[name].split("|") for name in ("answer", "values") if name in record}
+        yield f"{path}: line {line}", record | lists
+
+
+def _read_file(folder: Path, name: str, place: str) -> Table:
+    file = file_inside(folder, name, place)
+    if not os.path.isfile(file):
+        raise InputError(f"{place}: expected a table file {file}, found none")
+    return read_csv_table(file, id=name)
+
+
+def read_table(
+    record: dict[str, Any], place: str, *, lower: bool = False, skips: ExclusionCounts | None = None
+) -> Table:
+    """The table of a JSON object with "id", "header", "types" and "rows".
+
+    Args:
+        record: the object.
+        place: file and line, with which messages begin.
+        lower: text cells in lower case.
+        skips: warned of a table whose rows have different lengths, which are filled up with NULL
+            and cut to the header's. None if that is an error.
+
+    Raises:
+        InputError: something is missing, of the wrong type, or does not fit the rest.
+    """
+    id = get_id(record, "id", place)
+    if id is None:
+        raise InputError(f"{place}: expected a table with 'id', found one without")
+    place = f"{place} ({id})"
+    header, types = get_strings(record, "header", place), get_strings(record, "types", place)
+    rows = []
+    for number, row in enumerate(get_field(record, "rows", list, place) or []):
+        row = check_kind(row, list, f"{place}: expected each row to be")
+        rows.append(tuple(_cell(cell, lower, f"{place}: row {number}") for cell in row))
+    if skips is not None and any(len(row) != len(header) for row in rows):
+        skips.warn(RAGGED, id)
+        nothing = (None,) * len(header)
+        rows = [(row + nothing)[: len(header)] for row in rows]
+    try:
+        return Table(id, header, types, tuple(rows))
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from error
+
+
+def _cell(cell: Any, lower: bool, place: str) -> Cell:
+    if cell is None or isinstance(cell, float):
+        return cell
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        if not -(2**63) <= cell < 2**63:
+            raise InputError(f"{place}: expected integers of 64 bits or text, found {cell!s:.40}")
+        return cell
+    text = check_kind(cell, str, f"{place}: expected each cell to be a number, null or")
+    return text.lower() if lower else text
+
+
+def _question(
+    record: dict[str, Any], tables: dict[str, Table], place: str, skips: ExclusionCounts
+) -> TableQuestion | None:
+    id = get_id(record, "id", place)
+    if id is None:
+        return skips.add(NO_ID, place)
+    place = f"{place} ({id})"
+    question = get_field(record, "question", str, place) or ""
+    answer = get_field(record, "answer", list, place)
+    table_id = get_id(record, "table_id", place)
+    if not question.strip():
+        return skips.add(EMPTY_QUESTION, id)
+    if answer is None:
+        return skips.add(NO_ANSWER, id)
+    if table_id not in tables:
+        raise InputError(f"{place}: expected a table {table_id!r} in a line before, found none")
+    match = get_field(record, "match", str, place) or "cells"
+    if match not in get_args(Match):
+        raise InputError(f"{place}: expected 'match' to be one of {get_args(Match)}, found {match}")
+    if match == "denotation" and not answer:
+        return skips.add(NO_ANSWER, id)
+    if match == "denotation":
+        cells: tuple[Cell, ...] = get_strings(record, "answer", place)
+    else:
+        cells = tuple(_cell(cell, False, place) for cell in answer)
+    values = get_strings(record, "values", place) if record.get("values") is not None else None
+    if values is not None and len(values) != len(cells):
+        raise InputError(f"{place}: expected {len(cells)} under 'values', found {len(values)}")
+    return TableQuestion(id, question, tables[table_id], cells, cast(Match, match), values)

@@ -1,0 +1,326 @@
+"""Puts a question and the columns of its table into one input, and cuts what does not fit.
+
+`hardem_jax.queries.inputs` and `hardem_jax.programs.inputs` make batches of these inputs.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
+from hardem_jax.errors import InputError
+from hardem_jax.tables.table import Table
+
+
+class Asked(Protocol):
+    """What is read of a question of either task."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def table_id(self) -> str: ...
+    @property
+    def words(self) -> np.ndarray: ...
+
+
+Question = TypeVar("Question", bound=Asked)
+Input = TypeVar("Input")
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryInput:
+    """One input of SQLova or of the parser of programs, which reads no queries.
+
+    Attributes:
+        id: of the question.
+        token_ids: ``[T]`` int32.
+        num_question_tokens: Q.
+        word_first: ``[W]`` int32, first token of each word, counted among the question's; -1 for
+            words without any. Words after the last one that is read are left out.
+        headers: ``[C, 2]`` int32, first token of each column and the one after its last.
+        queries: ``[Z, 15]`` int16, those of Z whose words and columns were all read.
+        question_start: position of the question's first token.
+        log_weights: ``[Z]`` float32, their scores from outside; None if there are none.
+    """
+
+    id: str
+    token_ids: np.ndarray
+    num_question_tokens: int
+    word_first: np.ndarray
+    headers: np.ndarray
+    queries: np.ndarray
+    question_start: int = 1
+    log_weights: np.ndarray | None = None
+
+    @property
+    def question_tokens(self) -> np.ndarray:
+        """``[Q]`` int32, positions of the question's tokens in T."""
+        return self.question_start + np.arange(self.num_question_tokens, dtype=np.int32)
+
+    @property
+    def token_type_ids(self) -> np.ndarray:
+        """``[T]`` int32, 1 for columns and for what follows the last of them ([SEP])."""
+        types = np.zeros(len(self.token_ids), np.int32)
+        for start, end in self.headers:
+            types[start:end] = 1
+        if len(self.headers):
+            types[self.headers[-1, 1] :] = 1
+        return types
+
+
+class TableInputs(Sequence[Input], Generic[Question, Input]):
+    """Questions and the columns of their tables as inputs of a model, by index.
+
+    All texts are tokenised at once; Z stays where the questions are and is read with each input.
+
+    Long columns are cut to ``max_header_tokens``. If the input is still too long, one token at a
+    time is removed from the longest column (the last one if several are equally long), until every
+    column has one token left; then the question is cut at its end, down to half of ``max_tokens``;
+    then the last columns are left out. Solutions that use what was left out are left out of Z.
+
+    Args:
+        questions: of a build.
+        tables: of the questions, by id.
+        tokenizer: of the encoder.
+        max_tokens: of an input. The paper has 180 (Min et al., 2019, section 5.3), SQLova 222.
+        max_header_tokens: of a column.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each.
+        cut_headers: number of questions on tables some of whose columns were shortened.
+        cut_questions: number of questions that were cut themselves.
+        cut_columns: number of questions on tables some of whose columns were left out.
+        lost: number of questions whose whole Z was left out.
+
+    Raises:
+        InputError: there are no questions, or no room for a question and a column.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        tables: Mapping[str, Table],
+        tokenizer: Tokenizer,
+        *,
+        max_tokens: int = 180,
+        max_header_tokens: int = 24,
+    ):
+        template = tokenizer.template
+        if max_tokens < (least := least_max_tokens(template)):
+            raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
+        if max_header_tokens < 1:
+            raise InputError(f"max_header_tokens: expected at least 1, found {max_header_tokens}")
+        if not len(questions):
+            raise InputError("data: expected questions, found none")
+        self._questions = questions
+        self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
+        sizes, extents = [], []
+        for asked, encoding, columns in encode_questions(questions, tables, tokenizer):
+            lengths = np.array([len(ids) for ids in columns], np.int64)
+            limits = max_tokens, max_header_tokens
+            read, kept = cut_lengths(len(encoding.ids), lengths, *limits, template=template)
+            self.cut_headers += bool((kept < lengths[: len(kept)]).any())
+            self.cut_questions += read < len(encoding.ids)
+            self.cut_columns += len(kept) < len(lengths)
+            layout = lay_out(asked, encoding, read, columns, kept, tokenizer)
+            remain, extent = self._add(asked, layout, encoding, columns)
+            self.lost += bool(len(remain) and not remain.any())
+            sizes.append((len(layout.token_ids), int(remain.sum())))
+            extents.append(extent)
+        self.sizes = np.array(sizes, np.int32)
+        self._extents = np.array(extents)
+
+    @abc.abstractmethod
+    def _add(
+        self,
+        question: Question,
+        layout: QueryInput,
+        encoding: Encoding,
+        columns: Sequence[np.ndarray],
+    ) -> tuple[np.ndarray, Sequence[int]]:
+        """Keeps the next input.
+
+        Returns:
+            ``[Z]`` bool, solutions that use only what is read; and the sizes for `_largest`.
+        """
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def _largest(self, num_tokens: int, multiples: int | Sequence[int]) -> list[int]:
+        """Sizes with room for every input of at most ``num_tokens``, rounded up to multiples.
+
+        Splits share rounded sizes more often, and with them compiled functions. A bucket has sizes
+        of its own, so that the widest table widens only the batches that are as long as it is.
+        """
+        inside = self._extents[self.sizes[:, 0] <= num_tokens].max(axis=0, initial=1)
+        return (-(-inside // multiples) * multiples).tolist()
+
+
+def encode_questions(
+    questions: Sequence[Question], tables: Mapping[str, Table], tokenizer: Tokenizer
+) -> Iterator[tuple[Question, Encoding, list[np.ndarray]]]:
+    """Each question with its tokens and those of each column, at least one each."""
+    headers: dict[str, tuple[str, ...]] = {}
+    texts = []
+    for question in questions:
+        texts.append(question.question)
+        if question.table_id not in headers:
+            headers[question.table_id] = tables[question.table_id].header
+    names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
+    # Read in place of a text without tokens, so that there is something to represent it.
+    unknown = Encoding(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
+    encodings = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
+    header_ids = {
+        name: found.ids if len(found.ids) else unknown.ids
+        for name, found in zip(names, tokenizer.encode(names), strict=True)
+    }
+    # Read a second time, so that memory never holds Z of all questions.
+    for question, asked in zip(questions, encodings, strict=True):
+        yield question, asked, [header_ids[name] for name in headers[question.table_id]]
+
+
+def lay_out(
+    question: Asked,
+    encoding: Encoding,
+    read: int,
+    columns: Sequence[np.ndarray],
+    lengths: np.ndarray,
+    tokenizer: Tokenizer,
+) -> QueryInput:
+    """The input of a question, without its Z.
+
+    Args:
+        question: whose words are looked for.
+        encoding: of the whole question.
+        read: number of its tokens that are read.
+        columns: tokens of every column, whole.
+        lengths: ``[C]`` int, number of tokens that are read of each of the first C columns.
+        tokenizer: of the tokens.
+    """
+    template = tokenizer.template
+    # The last columns may be left out.
+    headers = [ids[:length] for ids, length in zip(columns, lengths, strict=False)]
+    starts = template.second_start(read) + np.cumsum(lengths + len(template.after))
+    starts = starts - lengths - len(template.after)
+    first, _ = pieces_of_words(question.words, encoding.offsets, read)
+    return QueryInput(
+        id=question.id,
+        token_ids=template.join(encoding.ids[:read], *headers),
+        num_question_tokens=read,
+        word_first=first,
+        headers=np.stack([starts, starts + lengths], axis=1).astype(np.int32),
+        queries=np.zeros((0, 0), np.int16),
+        question_start=len(template.before),
+    )
+
+
+def cut_lengths(
+    question: int,
+    headers: np.ndarray,
+    max_tokens: int,
+    max_header_tokens: int,
+    *,
+    template: PairTemplate,
+) -> tuple[int, np.ndarray]:
+    """Number of tokens that are read of the question and of each column.
+
+    The longest columns are shortened first, then the question down to half of the input, then the
+    last columns are left out.
+
+    Args:
+        question: number of its tokens.
+        headers: ``[C]`` int, number of tokens of each column, at least 1.
+        max_tokens: of the input, at least `least_max_tokens`.
+        max_header_tokens: of a column.
+        template: special tokens of the input.
+
+    Returns:
+        The question's and, for the columns that are read, ``[C]`` int.
+
+    Example:
+        >>> bert = PairTemplate((2,), (3,), (3,))
+        >>> for max_tokens in (20, 17, 14, 12):
+        ...     print(*cut_lengths(7, np.array([3, 1, 5]), max_tokens, 4, template=bert))
+        7 [3 1 4]
+        7 [2 1 2]
+        7 [1 1]
+        6 [1 1]
+    """
+    lengths = np.minimum(headers, max_header_tokens)
+    after = len(template.after)  # of every column
+    room = max_tokens - template.second_start(question) - after * len(lengths)
+    lengths = shorten(lengths, room)
+    excess = max(0, int(lengths.sum()) - room)
+    read = max(question - excess, min(question, max_tokens // 2))
+    if excess > question - read:  # every column has one token by now, and what follows it
+        lengths = lengths[: (max_tokens - template.second_start(read)) // (1 + after)]
+    return read, lengths
+
+
+def least_max_tokens(template: PairTemplate) -> int:
+    """The smallest ``max_tokens`` at which `cut_lengths` always leaves a column.
+
+    Example:
+        >>> least_max_tokens(PairTemplate((2,), (3,), (3,)))
+        8
+    """
+    return 2 * (template.num_special_tokens + 1)
+
+
+def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
+    """Takes 1 from the largest (the last if tied) until the sum is ``room`` or all are 1.
+
+    Args:
+        lengths: ``[C]`` int, at least 1.
+        room: any number.
+
+    Example:
+        >>> shorten(np.array([2, 6, 5, 6]), 13)
+        array([2, 4, 4, 3])
+    """
+    levels = np.arange(1, lengths.max(initial=1) + 1)
+    sums = np.minimum(lengths, levels[:, None]).sum(axis=1)
+    level = levels[max(0, int(np.searchsorted(sums, room, side="right")) - 1)]
+    shortened = np.minimum(lengths, level)
+    spare = max(0, room - int(shortened.sum()))
+    shortened[np.flatnonzero(lengths > level)[:spare]] += 1
+    return shortened
+
+
+def pieces_of_words(
+    words: np.ndarray, offsets: np.ndarray, read: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """First and last token of each word, if all of its tokens are read.
+
+    A token may belong to several words: tokenizers do not cut at every sign, nor within what they
+    do not know.
+
+    Args:
+        words: ``[W, 2]`` int, characters of each word, ascending.
+        offsets: ``[Q, 2]`` int, characters of each token, ascending.
+        read: number of tokens that are read.
+
+    Returns:
+        Twice ``[W]`` int32; -1 for words without tokens (tokenizers drop control characters). Words
+        after the last one that is read are left out.
+
+    Example:
+        >>> words, offsets = [[0, 4], [4, 5], [6, 7], [8, 9]], [[0, 2], [2, 4], [6, 7], [8, 9]]
+        >>> pieces_of_words(np.array(words), np.array(offsets), 3)
+        (array([ 0, -1,  2], dtype=int32), array([ 1, -1,  2], dtype=int32))
+    """
+    first = np.searchsorted(offsets[:, 1], words[:, 0], side="right")
+    last = np.searchsorted(offsets[:, 0], words[:, 1], side="left") - 1
+    there = (first <= last) & (last < read)
+    count = int(np.flatnonzero(there).max(initial=-1)) + 1
+    first, last = (np.where(there, place, -1)[:count] for place in (first, last))
+    return first.astype(np.int32), last.astype(np.int32)

@@ -1,0 +1,197 @@
+"""Tables, their cells, and the words of a question about one."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from hardem_jax.arguments import check_many, check_text, check_texts
+
+T = TypeVar("T")
+_MAX_TABLES = 256
+
+# Each is a wordpiece of its own.
+_IDEOGRAPH = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
+# Combining accents stay with their letter.
+_WORD = re.compile(rf"{_IDEOGRAPH}|(?:(?!{_IDEOGRAPH})[\w\u0300-\u036f])+|[^\w\s]")
+
+Cell = str | float | int | None
+_CELL_TYPES = {str, float, int, type(None)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as in the official files.
+
+    Rows may be any sequences of cells, and cells may be NumPy scalars or decimals.
+
+    Attributes:
+        id: unique among the tables of a file.
+        header: column names, duplicates allowed.
+        types: "text" or "real" for each column.
+        rows: cells, one per column; None is NULL. Text may be in any case: the engines compare it
+            in lower case.
+
+    Raises:
+        ValueError: rows, names and types do not have the same length.
+        TypeError: a string instead of a list, or a cell that is not a string, number or None.
+    """
+
+    id: str
+    header: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self):
+        for name in ("header", "types"):
+            texts = check_texts(getattr(self, name), f"table {self.id}: {name}")
+            object.__setattr__(self, name, texts)
+        check_many(self.rows, f"table {self.id}: rows", "rows")
+        object.__setattr__(self, "rows", tuple(map(self._row, self.rows)))
+        if len(self.types) != len(self.header):
+            raise ValueError(f"table {self.id}: {len(self.header)} names, {len(self.types)} types")
+        if unknown := set(self.types) - {"text", "real"}:
+            raise ValueError(f"table {self.id}: expected text or real columns, found {unknown}")
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.header):
+                raise ValueError(
+                    f"table {self.id}, row {number}: expected {len(self.header)} cells, "
+                    f"found {len(row)}"
+                )
+
+    def _row(self, row: Sequence[Any]) -> tuple[Cell, ...]:
+        check_many(row, f"table {self.id}: row", "cells")
+        if {*map(type, row)} <= _CELL_TYPES:
+            return tuple(row)
+        return tuple(plain_cell(cell, f"table {self.id}: row {list(row)!r}") for cell in row)
+
+
+def plain_cell(cell: Any, where: str) -> Cell:
+    """Converts a cell to a plain Python value.
+
+    Args:
+        cell: a string, a number, True, False or None; a whole `Decimal` becomes an integer, any
+            other a float.
+        where: the start of the error message.
+
+    Raises:
+        TypeError: the cell is something else.
+
+    Example:
+        >>> plain_cell(np.int64(7), "answer"), plain_cell(np.str_("Ann"), "answer")
+        (7, 'Ann')
+    """
+    if type(cell) in _CELL_TYPES:
+        return cell
+    plain: Any = cell
+    # `item` makes an integer of nanoseconds.
+    if isinstance(cell, np.generic) and not isinstance(cell, (np.datetime64, np.timedelta64)):
+        plain = cell.item()
+    if isinstance(plain, decimal.Decimal):
+        whole = plain.is_finite() and plain == plain.to_integral_value()
+        plain = int(plain) if whole else math.nan if plain.is_nan() else float(plain)
+    if isinstance(plain, bool):  # SQLite stores booleans as integers
+        return int(plain)
+    if type(plain) not in _CELL_TYPES:
+        expected = "expected strings, numbers or None as cells"
+        raise TypeError(f"{where}: {expected}, found {type(cell).__name__} {cell!r}")
+    return plain
+
+
+def column_names(header: Sequence[str]) -> list[str]:
+    """Distinct names, regardless of case, as SQLite compares them.
+
+    The first column with a name keeps it. Others, and those without a name, get their number
+    appended, repeatedly if the table already has that name.
+
+    Example:
+        >>> column_names(["City", "Year", "city", ""])
+        ['City', 'Year', 'city_3', '_4']
+    """
+    names, seen = [], {""}
+    taken = {name.lower() for name in header}
+    for number, name in enumerate(header, start=1):
+        if (repeated := name.lower()) in seen:
+            while name.lower() in taken:
+                name = f"{name}_{number}"
+            taken.add(name.lower())
+        seen.add(repeated)
+        names.append(name)
+    return names
+
+
+def split_words(question: str) -> np.ndarray:
+    """Returns the offsets of the words of a question.
+
+    A word is a run of letters, digits and underscores, or one other non-blank character; a Chinese
+    character is a word, too, for nothing marks where longer ones begin. Every word boundary is a
+    boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
+    whatever the vocabulary.
+
+    Returns:
+        [W, 2] int32 character offsets, end exclusive.
+
+    Example:
+        >>> split_words("over $1,000?").tolist()
+        [[0, 4], [5, 6], [6, 7], [7, 8], [8, 11], [11, 12]]
+    """
+    check_text(question, "question")
+    spans = [match.span() for match in _WORD.finditer(question)]
+    return np.array(spans, np.int32).reshape(-1, 2)
+
+
+#: Above, float64 no longer tells whole numbers apart.
+MAX_WHOLE = 2**53
+
+
+class IdentityCache(Generic[T]):
+    """Caches a function's results for the ``size`` most recently used objects, by identity.
+
+    Identity, because equal tables may differ in SQL: 1 == 1.0, but their texts differ.
+    """
+
+    def __init__(self, make: Callable[..., T], size: int = _MAX_TABLES, drop=lambda value: None):
+        self._make, self._size, self._drop = make, size, drop
+        # Keeps the object alive, so that its id is not reused.
+        self._entries: OrderedDict[int, tuple[object, T]] = OrderedDict()
+
+    def __call__(self, key) -> T:
+        if (entry := self._entries.get(id(key))) is not None:
+            self._entries.move_to_end(id(key))
+            return entry[1]
+        value = self._make(key)
+        self._entries[id(key)] = (key, value)
+        if len(self._entries) > self._size:
+            _, (_, oldest) = self._entries.popitem(last=False)
+            self._drop(oldest)
+        return value
+
+
+def mask_rows(mask: int) -> list[int]:
+    """The rows in a mask, ascending.
+
+    Example:
+        >>> mask_rows(0b1101)
+        [0, 2, 3]
+    """
+    return [row for row, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"]
+
+
+def masks_to_matrix(masks: Sequence[int], num_rows: int) -> np.ndarray:
+    """Masks as ``[M, R]`` float64, 1 for the rows in them.
+
+    Example:
+        >>> masks_to_matrix([0b001, 0b110], 3).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    size = (num_rows + 7) // 8
+    data = b"".join([mask.to_bytes(size, "little") for mask in masks])
+    octets = np.frombuffer(data, np.uint8).reshape(len(masks), size)
+    return np.unpackbits(octets, axis=1, count=num_rows, bitorder="little").astype(np.float64)

@@ -1,0 +1,97 @@
+"""The parameters that a new run starts from, if they are those of an earlier run."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from jax.sharding import Mesh
+
+from hardem_jax.checksums import MANIFEST, has_checksums
+from hardem_jax.data.files import file_digest
+from hardem_jax.errors import InputError
+from hardem_jax.task.base import Model, Task
+from hardem_jax.task.run_config import RunConfig
+from hardem_jax.training.checkpoints.run import load_params, newest_step
+from hardem_jax.training.checkpoints.series import numbers
+from hardem_jax.training.devices.mesh import with_shardings
+from hardem_jax.training.fingerprint import digest_without_seed, flatten
+
+
+def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any, dict[str, str]]:
+    """The best parameters of an earlier run, and what identifies them.
+
+    The run may have had other data, another objective and other rules for Z. If it kept an average
+    of its parameters, that is what is loaded.
+
+    Args:
+        run_dir: folder of the run.
+        task: of the new run.
+        model: new, as `Model.start` makes it.
+        mesh: devices to load them on.
+
+    Returns:
+        The parameters, and ``content``, which identifies them, and ``run``, which is the same for
+        runs that differ only in their seed.
+
+    Raises:
+        InputError: the folder holds no run of this task, or one of another model or vocabulary; a
+            file of it is damaged; or it saved another checkpoint meanwhile.
+    """
+    run = RunConfig(run_dir, task.NAME)
+    _check_same_model(run, model)
+    folder = run_dir / "best"
+    content = _content(folder)
+    like = with_shardings(model.params, mesh)
+    params = load_params(folder, like, leave_out=task.ONLY_TRAINED)
+    if _content(folder) != content:
+        raise InputError(
+            f"{folder}: changed while it was read, its run is still training; try again"
+        )
+    # A converted run has no settings, and is not a seed of any other.
+    settings = run.settings
+    return params, {
+        "content": content,
+        "run": digest_without_seed(settings) if settings else content,
+    }
+
+
+def _check_same_model(run: RunConfig, model: Model) -> None:
+    """What shapes of parameters do not show: vocabularies, and how the encoder computes."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = model.save(Path(folder))
+        for file in sorted(Path(folder).iterdir()):
+            theirs = run.folder / file.name
+            if not os.path.isfile(theirs) or theirs.read_bytes() != file.read_bytes():
+                raise InputError(
+                    f"{theirs}: expected the vocabulary of the new model, found another"
+                )
+    ours, before = (
+        flatten({name: json.dumps(value) for name, value in entries.items()})
+        for entries in (own, run.model)
+    )
+    for name in ours.keys() & before.keys():
+        # Dropout belongs to training. Earlier versions stored fewer entries.
+        if ours[name] != before[name] and not name.endswith("_dropout"):
+            raise InputError(
+                f"{run.place}: model.{name}: expected {ours[name]}, as the new model has it, found "
+                f"{before[name]}"
+            )
+
+
+def _content(folder: Path) -> str:
+    """Identifies the newest checkpoint in a folder of a run, wherever the run lies.
+
+    That is the digest of its checksums, or its step if it has none. Does not verify it.
+
+    Raises:
+        InputError: there is no checkpoint.
+    """
+    number = next(iter(numbers(folder)), None)
+    if number is None:
+        raise InputError(f"{folder}: expected a folder with a checkpoint, found none")
+    where = folder / str(number)
+    if has_checksums(where):
+        return file_digest(where / MANIFEST)
+    return f"step {newest_step(folder)}"

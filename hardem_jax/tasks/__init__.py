@@ -1,3 +1,0 @@
-from hardem_jax.extras import require_packages
-
-require_packages("train", "flax", "grain", "optax")

@@ -1,1 +1,0 @@
-"""Questions on documents, answered by a span or by several."""

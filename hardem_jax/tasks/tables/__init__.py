@@ -1,1 +1,0 @@
-"""Questions on tables, answered by queries or programs."""

@@ -1,0 +1,187 @@
+"""Attention by name: kernels equal plain XLA, and which of them computes is read off programs."""
+
+import functools
+import re
+import types
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+from hardem_jax.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.ops import attention_kernels
+from hardem_jax.encoders.ops.attention import attention, kernels
+from hardem_jax.encoders.ops.dropout import dropout_seeds
+from hardem_jax.errors import InputError
+
+B, T, HEADS, SIZE = 8, 20, 2, 8
+RNG = np.random.default_rng(0)
+# Padding last, and a row of nothing else.
+WHERE = np.arange(T)[None] < np.array([20, 13, 1, 20, 9, 17, 5, 0])[:, None]
+SEGMENTS = np.searchsorted([1, 6, 11], np.arange(T), side="right")[None].repeat(B, axis=0)
+Q, K, V, WEIGHT = RNG.normal(size=(4, B, T, HEADS, SIZE)).astype(np.float32)
+
+
+def with_gradients(attend):
+    """`(q, k, v, where, weight) ->` outputs at real tokens and the gradients of their sum."""
+
+    def run(q, k, v, where, weight):
+        def loss(q, k, v):
+            out = jnp.where(where[..., None, None], attend(q, k, v, where), 0)
+            return (out * weight).sum(), out
+
+        return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
+
+    return run
+
+
+def of_xla(segments, window=None):
+    attend = functools.partial(attention, segments=segments, window=window, implementation="xla")
+    return with_gradients(lambda q, k, v, where: attend(q, k, v, where=where))
+
+
+def of_splash(segments, window=None):
+    attend = functools.partial(
+        attention_kernels.splash, segments=segments, window=window, interpret=True
+    )
+    return with_gradients(lambda q, k, v, where: attend(q, k, v, where))
+
+
+def assert_trees_close(actual, expected):
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
+def test_the_kernel_of_tpus_equals_xla(segments, window):
+    inputs = Q, K, V, WHERE, WEIGHT
+    expected, actual = (jax.jit(of(segments, window))(*inputs) for of in (of_xla, of_splash))
+    assert_trees_close(actual, expected)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_window_sees_what_the_same_tokens_alone_would(recompute):
+    attend = functools.partial(attention, window=2, recompute=recompute)
+    out = attend(Q, K, V, where=WHERE)
+    # Token 9 sees tokens 7 to 11, as the middle one of these five does by themselves.
+    part = slice(7, 12)
+    alone = attention(Q[:, part], K[:, part], V[:, part], where=WHERE[:, part])
+    np.testing.assert_allclose(out[[0, 1, 3], 9], alone[[0, 1, 3], 2], atol=1e-6)
+    assert np.isfinite(out).all()
+    wide = attend(Q, K, V, where=WHERE, segments=np.zeros_like(WHERE, np.int32))
+    np.testing.assert_allclose(wide[WHERE], out[WHERE], atol=1e-6)
+
+
+def test_devices_run_the_kernel_on_their_own_rows():
+    mesh = jax.make_mesh((4, 2), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+    rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+    inputs = jax.device_put((Q, K, V, WHERE, WEIGHT), rows)
+    compiled = jax.jit(of_splash(None)).lower(*inputs).compile()
+    assert_trees_close(compiled(*inputs), of_xla(None)(Q, K, V, WHERE, WEIGHT))
+    # The sum of the loss, and no row of anything.
+    assert set(re.findall(r" = (\S+) (?:all|reduce|coll)[\w-]+\(", compiled.as_text())) <= {"f32[]"}
+
+
+def device_of(platform):
+    """An array on a device that is not here."""
+    device = AbstractDevice(device_kind=platform, num_cores=None, platform=platform)
+    mesh = AbstractMesh((1,), ("data",), (AxisType.Auto,), abstract_device=device)
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    return functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
+
+
+def program_for(platform, implementation, *, dtype=jnp.bfloat16, rate=0.0):
+    """The traced attention of arrays on such a device."""
+    array = device_of(platform)
+    x, where = array((B, T, HEADS, SIZE), dtype), array((B, T), jnp.bool_)
+    seeds = dropout_seeds(jax.random.key(0)) if rate else None
+    call = functools.partial(attention, seeds=seeds, rate=rate, implementation=implementation)
+    return str(jax.make_jaxpr(lambda x, where: call(x, x, x, where=where))(x, where))
+
+
+@pytest.fixture
+def cudnn_here(monkeypatch):
+    """JAX finds a version of cuDNN on this machine, which is enough to trace its kernels.
+
+    JAX has no public way to say so, and its kernels are to be tested without a GPU.
+    """
+    library = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
+    version = types.SimpleNamespace(cudnn_get_version=lambda: 91000)
+    monkeypatch.setattr(library, "cuda_versions", version)
+    attention_kernels.cudnn_fault.cache_clear()
+    yield
+    attention_kernels.cudnn_fault.cache_clear()
+
+
+def test_auto_chooses_by_the_device_the_arrays_lie_on(cudnn_here):
+    assert "splash" in program_for("tpu", "auto")
+    assert "splash" in program_for("tpu", "auto", dtype=jnp.float32)
+    assert "dot_product_attention_fwd" in program_for("gpu", "auto")
+    plain = program_for("cpu", "xla")
+    assert "pallas" not in plain and "dot_product_attention_fwd" not in plain
+    # What the kernels cannot do is left to XLA without a word.
+    assert program_for("gpu", "auto", dtype=jnp.float32) == program_for(
+        "gpu", "xla", dtype=jnp.float32
+    )
+    for platform in "tpu", "gpu":
+        dropped = program_for(platform, "auto", rate=0.1)
+        assert dropped == program_for(platform, "xla", rate=0.1) != plain
+    assert program_for("cpu", "auto") == plain
+
+
+def test_a_kernel_that_is_missing_is_replaced_and_the_warning_says_so(monkeypatch):
+    x = jnp.asarray(Q, jnp.bfloat16)
+    expected = attention(x, x, x, where=WHERE, implementation="xla")
+    for name, reason in (("splash", "of TPUs, not of this cpu"), ("cudnn", "of GPUs, not of this")):
+        with pytest.warns(UserWarning, match=f"by XLA, not by '{name}': a kernel {reason}"):
+            actual = attention(x, x, x, where=WHERE, implementation=name)
+        np.testing.assert_array_equal(actual, expected)
+    for name in "auto", "cudnn":
+        with pytest.warns(UserWarning, match="not by 'cudnn': cuDNN is not detected"):
+            program = program_for("gpu", name)
+        assert "dot_product_attention_fwd" not in program
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            attention(x, x, x, where=WHERE, implementation="splash")
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize("length", [20, 21])
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("segmented", [False, True])
+def test_cudnn_lowers_to_its_own_kernels(cudnn_here, segmented, window, length):
+    """Lowered for GPUs on a machine without one; they are not run here."""
+    masked = segmented or window is not None
+    assert attention_kernels.cudnn_fault((B, length, HEADS, SIZE), jnp.bfloat16, masked) is None
+    x = jax.ShapeDtypeStruct((B, length, HEADS, SIZE), jnp.bfloat16)
+    where = jax.ShapeDtypeStruct((B, length), jnp.bool_)
+    segments = jax.ShapeDtypeStruct((B, length), jnp.int32) if segmented else None
+
+    def total(q, k, v, where, segments):
+        out = attention_kernels.cudnn(q, k, v, where, segments, window=window)
+        return out.astype(jnp.float32).sum()
+
+    step = jax.jit(jax.grad(total, (0, 1, 2))).trace(x, x, x, where, segments)
+    name = "__cudnn$fmhaScaleBiasSoftmax" if masked else "__cudnn$fmhaSoftmax"
+    program = step.lower(lowering_platforms=("cuda",)).as_text()
+    assert kernels(program) == {name: 1, f"{name}Backward": 1}
+
+
+def test_a_kernel_by_name_refuses_what_it_cannot_compute():
+    config = BertConfig(50, 16, 1, 2, 32, attention_dropout=0.1)
+    for name in "splash", "cudnn":
+        with pytest.raises(
+            InputError, match=f"attention_dropout 0 with the kernel '{name}', .*0.1"
+        ):
+            Bert(config, rngs=nnx.Rngs(0), dtype=jnp.bfloat16, attention=name)
+    with pytest.raises(InputError, match="bfloat16 or float16 with .*'cudnn', found float32"):
+        attention(Q, K, V, where=WHERE, implementation="cudnn")
+    with pytest.raises(InputError, match="one of auto, xla, cudnn, splash, found 'flash'"):
+        attention(Q, K, V, where=WHERE, implementation="flash")  # type: ignore[arg-type]

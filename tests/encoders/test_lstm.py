@@ -1,0 +1,134 @@
+"""Batched bidirectional LSTMs against one written out step by step."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.encoders import lstm
+from hardem_jax.encoders.lstm import BiLSTMs, last_output
+from tests.encoders.modules import drawn
+
+M, B, T, INPUTS, SIZE, LAYERS = 3, 2, 5, 6, 4, 2
+LENGTHS = np.array([3, 5])
+WHERE = np.arange(T)[None] < LENGTHS[:, None]
+
+
+def make(layers):
+    return drawn(lambda: BiLSTMs(M, INPUTS, SIZE, num_layers=layers, dropout=0.5, rngs=nnx.Rngs(0)))
+
+
+@pytest.fixture(scope="module")
+def lstms():
+    return make(LAYERS)
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(0).normal(size=(B, T, INPUTS)).astype(np.float32)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def one_way(x, kernel, recurrent, bias, hidden, cell):
+    """[T, I] of real positions -> [T, h]."""
+    outputs = []
+    for now in x:
+        i, f, g, o = np.split(now @ kernel + hidden @ recurrent + bias, 4)
+        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+        hidden = sigmoid(o) * np.tanh(cell)
+        outputs.append(hidden)
+    return np.stack(outputs)
+
+
+def by_hand(lstms, x, initial):
+    """[M, B, T, 2h], every LSTM and example by itself."""
+    result = np.zeros((M, B, T, SIZE))
+    for m in range(M):
+        for b, length in enumerate(LENGTHS):
+            text = x[b, :length]
+            for layer in range(LAYERS):
+                halves = []
+                for direction in range(2):
+                    kernel = lstms.kernel[...][:, m, direction]
+                    if layer:
+                        kernel = lstms.deeper[layer - 1][...][m, direction]
+                    states = (np.asarray(s)[layer, m, direction, b] for s in initial)
+                    weights = (p[layer][...][m, direction] for p in (lstms.recurrent, lstms.bias))
+                    turned = text if direction == 0 else text[::-1]
+                    out = one_way(turned, np.asarray(kernel), *map(np.asarray, weights), *states)
+                    halves.append(out if direction == 0 else out[::-1])
+                text = np.concatenate(halves, axis=-1)
+            result[m, b, :length] = text
+    return result
+
+
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_outputs_are_those_of_lstms_one_by_one(lstms, x, from_zero):
+    shape = (LAYERS, M, 2, B, SIZE // 2)
+    states = tuple(np.random.default_rng(s).normal(size=shape).astype(np.float32) for s in (1, 2))
+    expected = by_hand(lstms, x, tuple(0 * s for s in states) if from_zero else states)
+    found = jax.jit(lambda x, s: lstms(lstms.project(x), WHERE, initial=s))(
+        x, None if from_zero else states
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    at_the_end = [found[:, b, length - 1] for b, length in enumerate(LENGTHS)]
+    np.testing.assert_array_equal(last_output(found, jnp.asarray(WHERE)), np.stack(at_the_end, 1))
+
+
+def test_gradients_are_those_of_the_loop():
+    """The backward loop is written by hand; JAX differentiates the forward loop by itself."""
+    rng = np.random.default_rng(0)
+    hidden = SIZE // 2
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    gates, recurrent = normal(T, M, 2, B, 4 * hidden), normal(M, 2, hidden, 4 * hidden)
+    state = normal(M, 2, B, hidden), normal(M, 2, B, hidden)
+    upstream, real = normal(T, M, 2, B, hidden), jnp.asarray(rng.random((T, 2, B)) < 0.7)
+
+    def gradient(run):
+        def loss(gates, recurrent, state):
+            return jnp.sum(upstream * run(gates, recurrent, real, state))
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(gates, recurrent, state)
+
+    found, expected = gradient(lstm._run), gradient(lambda *args: lstm._run_fwd(*args)[0])
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(expected))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, found, expected)
+
+
+@pytest.mark.slow
+def test_padding_is_not_read(lstms, x):
+    spoiled = np.where(WHERE[..., None], x, 1e3)
+    one, other = (lstms(lstms.project(y), jnp.asarray(WHERE)) for y in (x, spoiled))
+    np.testing.assert_array_equal(one, other)
+    nothing = lstms(lstms.project(x), jnp.zeros((B, T), bool))
+    assert not np.any(nothing) and not np.any(last_output(nothing, jnp.zeros((B, T), bool)))
+
+
+def test_dropout_is_between_layers_only(lstms, x):
+    def reader(lstms):
+        def read(key):
+            rngs = None if key is None else nnx.Rngs(dropout=key)
+            return lstms(lstms.project(x), jnp.asarray(WHERE), rngs=rngs)
+
+        return jax.jit(read)
+
+    read = reader(lstms)
+    one, other = (read(jax.random.key(seed)) for seed in (0, 1))
+    assert np.any(one != other)
+    read = reader(make(1))
+    np.testing.assert_array_equal(read(jax.random.key(0)), read(None))
+
+
+def test_an_odd_size_has_no_two_halves():
+    with pytest.raises(ValueError, match="even"):
+        BiLSTMs(1, 2, 3, num_layers=1, dropout=0.0, rngs=nnx.Rngs(0))

@@ -1,0 +1,173 @@
+"""Weights by name: parity with PyTorch both ways, and checkpoints that do not fit."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.encoders.pretrained import load_config, load_encoder
+from hardem_jax.errors import InputError
+from tests.encoders.bert_checkpoints import (
+    CONFIG,
+    assert_same_parameters,
+    leaves,
+    replace_tensors,
+    tensors_of,
+)
+
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(1, 40, (3, 9))
+WHERE = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
+TYPES = RNG.integers(0, 2, (3, 9))
+
+
+def torch_states(torch, model, ids, where, types):
+    """Hidden states of the PyTorch model in float32, as numpy."""
+    with torch.no_grad():
+        out = model.eval()(
+            input_ids=torch.from_numpy(ids),
+            attention_mask=torch.from_numpy(where.astype(np.int64)),
+            token_type_ids=torch.from_numpy(types),
+            output_hidden_states=True,
+        )
+    return [state.numpy() for state in out.hidden_states]
+
+
+def assert_states_equal(bert, expected, ids, where, types, atol=1e-5):
+    with jax.default_matmul_precision("highest"):
+        states = jax.jit(
+            lambda ids, where, types: bert.hidden_states(ids, where=where, token_type_ids=types)
+        )(ids, where, types)
+    assert len(states) == len(expected)
+    for level, (state, other) in enumerate(zip(states, expected, strict=True)):
+        np.testing.assert_allclose(
+            state[where], other[where], rtol=0, atol=atol, err_msg=f"level {level} (0: embeddings)"
+        )
+
+
+# --- parity with PyTorch -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert):
+    rng = np.random.default_rng(0)
+    ids = rng.integers(1000, 30522, (4, 48))
+    where = np.arange(48)[None] < np.array([48, 20, 33, 5])[:, None]
+    types = (np.arange(48)[None] > 10).astype(int) * where
+    torch, transformers = torch_bert
+    model = transformers.BertModel.from_pretrained(minilm_dir, add_pooling_layer=False)
+    expected = torch_states(torch, model, ids, where, types)
+    assert len(expected) == 7
+    assert_states_equal(load_encoder(minilm_dir), expected, ids, where, types)
+    assert_states_equal(load_encoder(minilm_dir, num_layers=2), expected[:3], ids, where, types)
+
+
+@pytest.mark.parametrize("act", ["gelu_new", "gelu_pytorch_tanh", "relu"])
+def test_tiny_pytorch_model(torch_bert, tmp_path, act):
+    """Written by transformers itself, pooler and all, with weights far from their small start."""
+    torch, transformers = torch_bert
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=40,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=16,
+        layer_norm_eps=1e-5,
+        hidden_act=act,
+    )
+    model = transformers.BertModel(config)
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.5)
+    model.save_pretrained(tmp_path)
+    expected = torch_states(torch, model, IDS, WHERE, TYPES)
+    assert_states_equal(load_encoder(tmp_path), expected, IDS, WHERE, TYPES)
+
+
+# --- layouts that are read -----------------------------------------------------------------------
+
+
+def test_prefixed_and_old_names(folder):
+    """As in the first BERT releases: `bert.`, gamma and beta, pooler and pre-training heads."""
+    expected = load_encoder(folder)
+    old = {
+        "bert."
+        + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): x
+        for name, x in tensors_of(folder).items()
+    }
+    old["bert.embeddings.position_ids"] = np.arange(16)[None]
+    old["bert.pooler.dense.weight"] = np.ones((8, 8), np.float32)
+    old["cls.predictions.bias"] = np.ones(40, np.float32)
+    assert any(name.endswith("gamma") for name in old)
+    replace_tensors(folder, old)
+    assert_same_parameters(load_encoder(folder), expected)
+
+
+@pytest.mark.slow
+def test_options_reach_the_encoder(folder):
+    bert = load_encoder(
+        folder,
+        num_layers=2,
+        dtype=jnp.bfloat16,
+        remat="layer",
+        attention="xla",
+        hidden_dropout=0,
+        attention_dropout=0.5,
+    )
+    expected = dataclasses.replace(
+        CONFIG, num_hidden_layers=2, hidden_dropout=0, attention_dropout=0.5
+    )
+    assert (bert.config, bert.dtype, bert.remat) == (expected, jnp.bfloat16, "layer")
+    assert bert.attention == "xla"
+    assert bert(IDS, where=WHERE).dtype == jnp.bfloat16
+    assert load_config(folder) == CONFIG
+    for wrong in 0, 4:
+        with pytest.raises(InputError, match=f"num_layers: expected 1 to 3, found {wrong}"):
+            load_encoder(folder, num_layers=wrong)
+
+
+def test_stacked_layers_hold_the_same_weights(folder):
+    plain, stacked = load_encoder(folder), load_encoder(folder, scan_layers=True)
+    for index, layer in enumerate(plain.layers):
+        for x, y in zip(leaves(layer), leaves(stacked.layers), strict=True):
+            np.testing.assert_array_equal(x, y[index])
+
+
+# --- wrong checkpoints ---------------------------------------------------------------------------
+
+
+def test_all_faults_in_one_message(folder):
+    tensors = tensors_of(folder)
+    del tensors["encoder.layer.1.output.dense.bias"]
+    del tensors["embeddings.LayerNorm.weight"]
+    tensors["encoder.layer.0.attention.self.query.weight"] = np.ones((8, 9), np.float32)
+    tensors["encoder.layer.0.intermediate.dense.weight"] = np.ones((8, 12), np.float32)
+    tensors["encoder.layer.3.output.dense.bias"] = np.ones(8, np.float32)
+    tensors["bert.embeddings.word_embeddings.weight"] = np.ones((40, 8), np.float32)
+    tensors["classifier.weight"] = np.ones(3, np.float32)
+    replace_tensors(folder, tensors)
+    with pytest.raises(InputError) as caught:
+        load_encoder(folder)
+    message = str(caught.value)
+    assert "\n" not in message and str(folder) in message and "in 7 places" in message
+    for part in [
+        "missing: encoder.layer.1.output.dense.bias",
+        "missing: embeddings.LayerNorm.weight",
+        "misshapen: encoder.layer.0.attention.self.query.weight expected (8, 8), found (8, 9)",
+        "misshapen: encoder.layer.0.intermediate.dense.weight expected (12, 8), found (8, 12)",
+        "not used: encoder.layer.3.output.dense.bias (the config has 3 layers)",
+        "doubled: bert.embeddings.word_embeddings.weight and embeddings.word_embeddings.weight",
+        "not used: classifier.weight",
+    ]:
+        assert part in message
+
+
+def test_a_checkpoint_without_tokenizer_gives_none(torch_bert, folder):
+    _, transformers = torch_bert
+    with pytest.raises(ValueError, match="backend tokenizer"):
+        transformers.AutoTokenizer.from_pretrained(folder)

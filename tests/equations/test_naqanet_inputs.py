@@ -1,0 +1,176 @@
+"""Questions as words: places of numbers, what a cut takes along, padding."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.naqanet_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
+from hardem_jax.equations.solutions.enumeration import COUNT, MINUS, PASSAGE, PLUS, EquationRules
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.equations.words import Vocabulary, build_vocabularies, split_words
+from hardem_jax.errors import InputError
+
+RULES = EquationRules(special_numbers=False, question_numbers=False, max_count=9)
+PASSAGE_TEXT = "A 41-yard kick, then 38 yards. It was 3 all, in 1990s terms."
+
+
+def question(passage=PASSAGE_TEXT, asked="How many yards longer?", answer=3.0, rules=RULES):
+    example = NumericExample("q", "p", passage, asked, answer, ())
+    return numeric_question(example, NumberConfig(), rules)
+
+
+def inputs(questions, **limits):
+    config = WordConfig(**limits)
+    return WordInputs(questions, *build_vocabularies(read_texts(questions, config)), config)
+
+
+def equation_set(rows):
+    return {tuple(row) for row in rows.tolist()}
+
+
+def test_numbers_are_at_the_words_that_hold_them():
+    asked = question()
+    found = inputs([asked])
+    words = split_words(PASSAGE_TEXT)
+    [item] = found
+    assert [words.texts[i] for i in item.number_tokens] == ["41", "38", "3", "1990s"]
+    assert asked.values.tolist() == [41, 38, 3, 1990]
+    assert found.sizes.tolist() == [[len(words.texts), 3]]
+    assert (found.num_numbers, found.num_question_words, found.num_characters) == (4, 5, 16)
+    assert equation_set(item.equations) == {
+        (0, PLUS, 1, MINUS),
+        (2, PLUS, -1, 0),
+        (3, COUNT, -1, 0),
+    }
+    assert item.kinds.tolist() == [PASSAGE] * 4
+
+
+def test_words_and_characters_are_those_of_the_vocabularies():
+    questions = [question(), question("Yards of 7.", "How long?", 7.0)]
+    words, characters = build_vocabularies(read_texts(questions, WordConfig()), min_words=2)
+    found = WordInputs(questions, words, characters, WordConfig(max_word_characters=3))
+    for asked, item in zip(questions, found, strict=True):
+        texts = split_words(asked.passage).texts
+        np.testing.assert_array_equal(item.passage_words, words.ids(texts))
+        for text, ids in zip(texts, item.passage_chars, strict=True):
+            np.testing.assert_array_equal(ids[: len(text)], characters.ids(text[:3]))
+            assert not ids[len(text) :].any()
+        texts = split_words(asked.question).texts
+        np.testing.assert_array_equal(item.question_words, words.ids(texts))
+        assert item.question_chars.shape == (len(texts), 3)
+    # "kick" occurs once only.
+    assert found[0].passage_words[4] == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "numbers", "expected"),
+    [
+        # 41 is word 1, 38 word 7, 3 word 12.
+        (13, 3, {(0, PLUS, 1, MINUS), (2, PLUS, -1, 0), (3, COUNT, -1, 0)}),
+        (12, 2, {(0, PLUS, 1, MINUS), (3, COUNT, -1, 0)}),
+        (8, 2, {(0, PLUS, 1, MINUS), (3, COUNT, -1, 0)}),
+        (7, 1, {(3, COUNT, -1, 0)}),
+        (1, 0, {(3, COUNT, -1, 0)}),
+    ],
+)
+def test_a_cut_takes_numbers_and_their_equations_along(limit, numbers, expected):
+    found = inputs([question()], max_passage_words=limit)
+    [item] = found
+    assert len(item.passage_words) == len(item.passage_chars) == limit == found.sizes[0, 0]
+    kept = np.arange(4) < numbers
+    np.testing.assert_array_equal(item.number_tokens >= 0, kept)
+    np.testing.assert_array_equal(item.kinds, np.where(kept, PASSAGE, -1))
+    assert equation_set(item.equations) == expected and found.sizes[0, 1] == len(expected)
+
+
+def test_the_true_equation_keeps_pointing_at_itself():
+    asked = question()
+    true = int(np.flatnonzero(asked.equations[:, 1] == COUNT)[0])
+    asked = dataclasses.replace(asked, true_equation=true)
+    for limit in (100, 7):
+        [item] = inputs([asked], max_passage_words=limit)
+        assert item.equations[item.true_equation].tolist() == [3, COUNT, -1, 0]
+    gone = int(np.flatnonzero(asked.equations[:, 2] >= 0)[0])
+    [item] = inputs([dataclasses.replace(asked, true_equation=gone)], max_passage_words=7)
+    assert item.true_equation == -1
+
+
+def test_questions_are_cut_and_words_beyond_the_cut_are_not_counted():
+    questions = [question(asked="How many yards longer?"), question(asked="Why?")]
+    config = WordConfig(max_passage_words=4, max_question_words=2)
+    texts = list(read_texts(questions, config))
+    # One passage, two questions.
+    assert [text.texts for text in texts] == [
+        ("A", "41", "-", "yard"),
+        ("How", "many"),
+        ("Why", "?"),
+    ]
+    found = WordInputs(questions, *build_vocabularies(texts), config)
+    assert [len(item.question_words) for item in found] == [2, 2]
+    assert found[0].passage_chars is found[1].passage_chars
+
+
+def test_a_batch_has_room_for_all_and_nothing_in_the_padding():
+    found = inputs(
+        [question(), question("Yards of 7.", "How?", 7.0), question("None.", "How?", 2.0)]
+    )
+    sizes = dict(num_question_words=6, num_characters=16, num_numbers=5, num_solutions=4)
+    rows = [*found, None]
+    batch = pad_word_inputs(rows, 20, **sizes)
+    shapes = {name: value.shape for name, value in batch.items()}
+    assert shapes == {
+        **{"passage_words": (4, 20), "passage_chars": (4, 20, 16), "passage_where": (4, 20)},
+        **{"question_words": (4, 6), "question_chars": (4, 6, 16), "question_where": (4, 6)},
+        **{"number_tokens": (4, 5), "numbers_where": (4, 5), "kinds": (4, 5)},
+        **{"solutions": (4, 4, 4), "solutions_where": (4, 4)},
+        **{"true_solution": (4,), "row_where": (4,)},
+    }
+    for row, item in enumerate(rows):
+        for text in ("passage", "question"):
+            words = () if item is None else getattr(item, f"{text}_words")
+            where = batch[f"{text}_where"][row]
+            np.testing.assert_array_equal(where, np.arange(len(where)) < len(words))
+            np.testing.assert_array_equal(batch[f"{text}_words"][row][where], words)
+            assert not batch[f"{text}_words"][row][~where].any()
+            assert not batch[f"{text}_chars"][row][~where].any()
+            if item is not None:
+                chars = getattr(item, f"{text}_chars")
+                np.testing.assert_array_equal(batch[f"{text}_chars"][row][where], chars)
+    assert batch["numbers_where"].sum(axis=1).tolist() == [4, 1, 0, 0]
+    assert batch["solutions_where"].sum(axis=1).tolist() == [3, 2, 1, 0]
+    assert batch["row_where"].tolist() == [True, True, True, False]
+
+
+def test_cut_numbers_are_no_numbers_of_the_batch():
+    found = inputs([question()], max_passage_words=8)
+    sizes = dict(num_question_words=6, num_characters=16, num_numbers=4, num_solutions=4)
+    batch = pad_word_inputs(list(found), 8, **sizes)
+    assert batch["numbers_where"].tolist() == [[True, True, False, False]]
+    assert batch["number_tokens"].tolist() == [[1, 7, 0, 0]]
+    assert batch["kinds"].tolist() == [[PASSAGE, PASSAGE, -1, -1]]
+
+
+EMPTY = Vocabulary((), lower=True)
+
+
+@pytest.mark.parametrize("rules", [EquationRules(question_numbers=False), EquationRules()])
+def test_other_numbers_have_no_place(rules):
+    with pytest.raises(InputError, match="question q: expected numbers of the passage only"):
+        WordInputs([question(rules=rules)], EMPTY, EMPTY)
+    only_question = EquationRules(special_numbers=False)
+    with pytest.raises(InputError, match="question q: expected numbers of the passage only"):
+        WordInputs([question(asked="More than 4?", rules=only_question)], EMPTY, EMPTY)
+
+
+def test_no_questions():
+    with pytest.raises(InputError, match="expected questions, found none"):
+        WordInputs([], EMPTY, EMPTY)
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(WordConfig)])
+def test_limits_must_be_positive(name):
+    with pytest.raises(InputError, match=f"{name}: expected at least 1, found 0"):
+        WordConfig(**{name: 0})

@@ -1,0 +1,298 @@
+"""QANet parts: numpy formulas, parity with PyTorch, padding, stochastic depth."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax import masked
+from hardem_jax.equations.qanet import (
+    EncoderBlock,
+    PassageQuestionAttention,
+    QANetEncoder,
+    SeparableConv,
+    add_sublayer,
+    sinusoidal_positions,
+)
+
+RNG = np.random.default_rng(0)
+SIZE = 12
+OPTIONS = dict(num_convs=2, width=5, num_heads=3, dropout=0.1, layer_dropout=0.3)
+X = RNG.normal(size=(3, 9, SIZE)).astype(np.float32)
+WHERE = np.arange(9)[None] < np.array([9, 6, 1])[:, None]
+
+
+def block(**options):
+    module = EncoderBlock(SIZE, **{**OPTIONS, **options}, rngs=nnx.Rngs(0), dtype=jnp.float32)
+    return perturb(module)
+
+
+def perturb(module):
+    """Biases start at 0 and scales at 1, where mistakes in them would not show."""
+    graphdef, params = nnx.split(module)
+    leaves, tree = jax.tree.flatten(params)
+    noise = np.random.default_rng(5)
+    leaves = [leaf + 0.1 * noise.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
+    return nnx.merge(graphdef, jax.tree.unflatten(tree, leaves))
+
+
+def run(module, *args):
+    """The module's outputs, compiled as a whole: far quicker than operation by operation."""
+    graphdef, params = nnx.split(module)
+    return jax.jit(lambda params, args: nnx.merge(graphdef, params)(*args))(params, args)
+
+
+def dense(layer, x):
+    return x @ np.asarray(layer.kernel[...]) + np.asarray(layer.bias[...])
+
+
+def softmax(scores, where):
+    exps = np.where(where, np.exp(scores), 0)
+    return exps / exps.sum(axis=-1, keepdims=True)
+
+
+def test_positions_are_the_formula():
+    positions = np.asarray(sinusoidal_positions(7, 6))
+    for t in range(7):
+        for i in range(3):
+            angle = t * 10 ** (-4 * i / 2)
+            np.testing.assert_allclose(positions[t, i], math.sin(angle), atol=1e-6)
+            np.testing.assert_allclose(positions[t, 3 + i], math.cos(angle), atol=1e-6)
+
+
+def test_masked_softmax_is_the_formula_and_empty_rows_are_zero():
+    scores = RNG.normal(size=(2, 3, 5)).astype(np.float32) * 30
+    where = RNG.random((2, 1, 5)) < 0.6
+    where[0, 0, 0] = True
+    where[1] = False
+    probs = masked.softmax(jnp.asarray(scores), jnp.asarray(where))
+    np.testing.assert_allclose(probs[0], softmax(scores[0].astype(float), where[0]), rtol=1e-5)
+    assert np.all(probs[0][:, ~where[0, 0]] == 0) and np.all(probs[1] == 0)
+    grad = jax.grad(lambda s: (masked.softmax(s, where) * scores).sum())(jnp.asarray(scores))
+    assert np.all(np.isfinite(grad)) and np.all(grad[1] == 0)
+    assert (
+        masked.softmax(jnp.zeros((1, 2), jnp.bfloat16), jnp.ones((1, 2), bool)).dtype == "float32"
+    )
+
+
+@pytest.mark.parametrize("width", [1, 4, 5, 7, 13])
+def test_separable_convolution_is_the_formula(width):
+    conv = perturb(SeparableConv(SIZE, width, rngs=nnx.Rngs(0), dtype=jnp.float32))
+    kernel = np.asarray(conv.depthwise[...])
+    x = np.where(WHERE[..., None], X, 0)
+    depthwise = np.zeros_like(x)
+    for t in range(9):
+        for i in range(width):
+            source = t + i - width // 2
+            if 0 <= source < 9:
+                depthwise[:, t] += x[:, source] * kernel[i]
+    expected = np.maximum(dense(conv.pointwise, depthwise), 0)
+    np.testing.assert_allclose(run(conv, X, WHERE), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_padding_does_not_leak_into_convolutions():
+    conv = SeparableConv(SIZE, 5, rngs=nnx.Rngs(0), dtype=jnp.float32)
+    spoiled = jnp.where(WHERE[..., None], X, 1e6)
+    cut = run(conv, X[1:2, :6], WHERE[1:2, :6])
+    np.testing.assert_allclose(run(conv, spoiled, WHERE)[1, :6], cut[0], atol=1e-6)
+    grad = jax.grad(lambda x: jnp.where(WHERE[..., None], run(conv, x, WHERE), 0).sum())(spoiled)
+    assert np.all(np.asarray(grad)[~WHERE] == 0) and np.any(np.asarray(grad)[1, 5] != 0)
+
+
+def test_self_attention_is_the_formula():
+    module = block()
+    q, k, v = (dense(layer, X) for layer in (module.query, module.key, module.value))
+    heads, size = OPTIONS["num_heads"], SIZE // OPTIONS["num_heads"]
+    context = np.zeros_like(X)
+    for h in range(heads):
+        part = slice(h * size, (h + 1) * size)
+        scores = np.einsum("btd,bsd->bts", q[..., part], k[..., part]) / math.sqrt(size)
+        context[..., part] = softmax(scores, WHERE[:, None]) @ v[..., part]
+    expected = dense(module.attention_output, context)
+    np.testing.assert_allclose(module.attend(jnp.asarray(X), WHERE), expected, atol=1e-5)
+
+
+def torch_block(torch, module):
+    """The block in PyTorch: pre-norm sublayers, scaled by the chance that training keeps them."""
+    functional = torch.nn.functional
+
+    def tensor(x):
+        return torch.tensor(np.asarray(x))
+
+    def linear(layer, x):
+        return functional.linear(x, tensor(layer.kernel[...].T), tensor(layer.bias[...]))
+
+    def convolution(conv, x, where):
+        width = conv.depthwise[...].shape[0]
+        x = (x * where[..., None]).transpose(1, 2)
+        x = functional.pad(x, (width // 2, (width - 1) // 2))
+        x = functional.conv1d(x, tensor(conv.depthwise[...].T)[:, None], groups=SIZE)
+        kernel = tensor(conv.pointwise.kernel[...].T)[..., None]
+        return functional.conv1d(x, kernel, tensor(conv.pointwise.bias[...])).relu().transpose(1, 2)
+
+    def attend(x, where):
+        attention = torch.nn.MultiheadAttention(SIZE, module.num_heads, batch_first=True)
+        layers = module.query, module.key, module.value
+        weight = torch.cat([tensor(layer.kernel[...].T) for layer in layers])
+        state = {
+            "in_proj_weight": weight,
+            "in_proj_bias": torch.cat([tensor(layer.bias[...]) for layer in layers]),
+            "out_proj.weight": tensor(module.attention_output.kernel[...].T),
+            "out_proj.bias": tensor(module.attention_output.bias[...]),
+        }
+        attention.load_state_dict(state)
+        return attention(x, x, x, key_padding_mask=~where, need_weights=False)[0]
+
+    def run(x, where):
+        x = x + tensor(sinusoidal_positions(x.shape[1], SIZE))
+        sublayers = [lambda y, c=c: convolution(c, y, where) for c in module.convs]
+        sublayers.append(lambda y: attend(y, where))
+        sublayers.append(lambda y: linear(module.output, linear(module.hidden, y).relu()))
+        for i, (norm, sublayer) in enumerate(zip(module.norms, sublayers, strict=True), 1):
+            scale, bias = tensor(norm.scale[...]), tensor(norm.bias[...])
+            y = sublayer(functional.layer_norm(x, (SIZE,), scale, bias, 1e-5))
+            x = x + (1 - module.layer_dropout * i / len(sublayers)) * y
+        return x
+
+    return run
+
+
+def test_block_and_its_gradient_equal_pytorch(torch_bert):
+    torch, _ = torch_bert
+    module = block()
+    x = torch.tensor(X, requires_grad=True)
+    out = torch_block(torch, module)(x, torch.tensor(WHERE))
+    weight = RNG.normal(size=X.shape).astype(np.float32) * WHERE[..., None]
+    (out * torch.tensor(weight)).sum().backward()
+
+    ours, vjp = jax.vjp(lambda x: run(module, x, WHERE), jnp.asarray(X))
+    np.testing.assert_allclose(
+        np.asarray(ours)[WHERE], out.detach().numpy()[WHERE], rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(vjp(jnp.asarray(weight))[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def encoder(**options):
+    module = QANetEncoder(SIZE, num_blocks=3, **{**OPTIONS, **options}, rngs=nnx.Rngs(0))
+    return perturb(module)
+
+
+def test_scanned_encoder_is_its_blocks_one_after_the_other():
+    module = encoder()
+    graphdef, params = nnx.split(module.blocks)
+    x = jnp.asarray(X)
+    for index in range(3):
+        one = nnx.merge(graphdef, jax.tree.map(lambda leaf, i=index: leaf[i], params))
+        x = run(one, x, WHERE)
+    np.testing.assert_allclose(run(module, X, WHERE), x, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(x, X, atol=0.1)
+
+
+@pytest.mark.slow
+def test_remat_changes_nothing():
+    def grads(remat):
+        graphdef, params = nnx.split(encoder(remat=remat))
+
+        def loss(params):
+            out = nnx.merge(graphdef, params)(X, WHERE, jax.random.key(3))
+            return jnp.where(WHERE[..., None], out, 0).std()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    assert "remat" in str(jax.make_jaxpr(lambda x: encoder(remat=True)(x, WHERE))(X))
+    for a, b in zip(jax.tree.leaves(grads(True)), jax.tree.leaves(grads(False)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_changes_no_word_and_gets_no_gradient():
+    module = encoder()
+    longer = np.concatenate([X, np.full((3, 4, SIZE), 50, np.float32)], axis=1)
+    longer_where = np.concatenate([WHERE, np.zeros((3, 4), bool)], axis=1)
+
+    def loss(x):
+        out = run(module, x, longer_where)
+        return jnp.where(longer_where[..., None], out, 0).std(), out
+
+    grad, out = jax.grad(loss, has_aux=True)(jnp.asarray(longer))
+    for row, length in enumerate(WHERE.sum(axis=1)):
+        alone = run(module, X[row : row + 1, :length], WHERE[row : row + 1, :length])[0]
+        np.testing.assert_allclose(out[row, :length], alone, rtol=1e-4, atol=1e-5)
+    grad = np.asarray(grad)
+    assert np.all(grad[~longer_where] == 0)
+    assert np.all(np.any(grad[longer_where] != 0, axis=-1)) and np.all(np.isfinite(grad))
+
+
+def test_layer_dropout_has_the_expectation_of_no_dropout():
+    """Kept share within five standard errors; the whole batch is kept or left out together."""
+    rate, n = 0.3, 4000
+    x, y = jnp.zeros((2, 3)), jnp.ones((2, 3))
+    keys = jax.random.split(jax.random.key(0), n)
+    drawn = np.asarray(jax.vmap(lambda key: add_sublayer(x, y, rate, key))(keys))
+    assert np.all(drawn == drawn[:, :1, :1]) and set(np.unique(drawn)) == {0.0, 1.0}
+    expected = np.asarray(add_sublayer(x, y, rate, None))
+    np.testing.assert_allclose(expected, 1 - rate)
+    error = 5 * math.sqrt(rate * (1 - rate) / n)
+    np.testing.assert_allclose(drawn.mean(axis=0), expected, atol=error)
+
+
+def test_layer_dropout_grows_from_sublayer_to_sublayer():
+    """At rate 1 the last of four sublayers never stays, the first in 3 of 4 steps."""
+    module = block(dropout=0.0, layer_dropout=1.0)
+    zero = jax.tree.map(jnp.zeros_like, nnx.state(module.output))
+    nnx.update(module.output, zero)
+    module.output.bias[...] = jnp.full(SIZE, 1e3)  # the feed-forward sublayer adds exactly this
+    keys = jax.random.split(jax.random.key(1), 300)
+    drawn = np.asarray(jax.vmap(lambda key: run(module, X, WHERE, key))(keys))
+    assert np.abs(drawn).max() < 500 and np.abs(run(module, X, WHERE)).max() < 500
+    base = np.asarray(X + sinusoidal_positions(9, SIZE)[None])
+    untouched = np.all(np.isclose(drawn, base, atol=1e-6), axis=(1, 2, 3)).mean()
+    # Sublayers 1, 2, 3 of 4 are left out with probability 1/4, 2/4, 3/4.
+    chance = (1 / 4) * (2 / 4) * (3 / 4)
+    assert abs(untouched - chance) < 5 * math.sqrt(chance * (1 - chance) / 300)
+
+
+def test_dropout_differs_by_key_and_is_off_without():
+    module = encoder(layer_dropout=0.0)
+    a, b = (np.asarray(run(module, X, WHERE, jax.random.key(k))) for k in (0, 1))
+    again = np.asarray(run(module, X, WHERE, jax.random.key(0)))
+    np.testing.assert_array_equal(a, again)
+    assert np.abs(a - b)[WHERE].max() > 1e-2
+    off = encoder(dropout=0.0, layer_dropout=0.0)
+    plain = run(module, X, WHERE)
+    np.testing.assert_allclose(run(off, X, WHERE, jax.random.key(0)), plain, atol=1e-6)
+
+
+def test_passage_question_attention_is_the_formula():
+    module = PassageQuestionAttention(SIZE, rngs=nnx.Rngs(0))
+    passage, passage_where = X, WHERE
+    question = RNG.normal(size=(3, 4, SIZE)).astype(np.float32)
+    question_where = np.arange(4)[None] < np.array([4, 2, 3])[:, None]
+    out = np.asarray(run(module, passage, question, passage_where, question_where))
+    w = np.asarray(module.kernel[...])
+    for b in range(3):
+        p, q = passage[b, passage_where[b]], question[b, question_where[b]]
+        scores = np.array([[w[0] @ pi + w[1] @ qj + w[2] @ (pi * qj) for qj in q] for pi in p])
+        over_question = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        over_passage = np.exp(scores) / np.exp(scores).sum(axis=0, keepdims=True)
+        a = over_question @ q
+        summary = (over_question @ over_passage.T) @ p
+        expected = np.concatenate([p, a, p * a, p * summary], axis=1)
+        np.testing.assert_allclose(out[b, passage_where[b]], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_passage_question_attention_of_padded_rows_is_finite():
+    module = PassageQuestionAttention(SIZE, rngs=nnx.Rngs(0))
+    nothing = np.zeros((3, 9), bool)
+    out, vjp = jax.vjp(lambda x: run(module, x, x, nothing, nothing), jnp.asarray(X))
+    assert np.all(np.isfinite(out)) and np.all(np.isfinite(vjp(jnp.ones_like(out))[0]))
+
+
+def test_bfloat16_stays_close():
+    exact = np.asarray(run(encoder(), X, WHERE))
+    out = run(encoder(dtype=jnp.bfloat16), jnp.asarray(X, jnp.bfloat16), WHERE)
+    assert out.dtype == jnp.bfloat16
+    error = np.abs(np.asarray(out, np.float32) - exact)[WHERE]
+    assert error.max() < 0.05 * np.abs(exact[WHERE]).max()

@@ -1,0 +1,180 @@
+"""The executor of programs, next to two slow ones that share no code with it."""
+
+import random
+
+import numpy as np
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.programs.solutions.enumeration import enumerate_programs
+from hardem_jax.programs.solutions.execute import execute
+from hardem_jax.programs.solutions.table import program_table
+from hardem_jax.programs.solutions.types import (
+    OPERATORS,
+    PARTS,
+    SHAPES,
+    Field,
+    Link,
+    Links,
+    Program,
+    Shape,
+)
+from hardem_jax.tables.metrics import Denotation
+from hardem_jax.tables.table import Table, mask_rows
+from hardem_jax.tables.wikitablequestions import read_wikitablequestions
+from tests.programs.solutions.differences import compare_executors, random_cases, real_cases
+from tests.programs.solutions.reference import Reference, SqliteReference, table_values
+
+TABLE = Table(
+    "1",
+    ("city", "people", "size"),
+    ("text", "text", "real"),
+    (
+        ("Oslo", "ann", 3.0),
+        ("Bergen", "bob, ann", 5.0),
+        ("Oslo", "carl", None),
+        ("Rome", "ann", 5.0),
+        ("Bonn", "bob", 1.0),
+        ("Total", "total", 14.0),
+    ),
+)
+CITY, PEOPLE, SIZE, ROW = (
+    Field(0, PARTS.index("text")),
+    Field(1, PARTS.index("item")),
+    Field(2, PARTS.index("number")),
+    Field(3, PARTS.index("number")),
+)
+OSLO, BERGEN, ROME, BONN = ((CITY, "=", name) for name in ("oslo", "bergen", "rome", "bonn"))
+BOB, SMALL, LARGE = (PEOPLE, "=", "bob"), (SIZE, "<", 5.0), (SIZE, "=", 5.0)
+
+# By hand, from the definition.
+RESULTS = [
+    (("values", "none", "one"), CITY, None, [BOB], ["Bergen", "Bonn"]),
+    (("values", "none", "one"), PEOPLE, None, [BERGEN], ["bob", "ann"]),
+    (("values", "none", "and"), CITY, None, [BOB, SMALL], ["Bonn"]),
+    (("values", "none", "and not"), CITY, None, [BOB, BONN], ["Bergen"]),
+    (("values", "none", "or"), ROW, None, [OSLO, BONN], [1.0, 3.0, 5.0]),
+    (("values", "none", "and"), CITY, None, [OSLO, BONN], None),
+    (("values", "first", "one"), PEOPLE, None, [OSLO], ["ann"]),
+    (("values", "last", "one"), PEOPLE, None, [OSLO], ["carl"]),
+    (("values", "highest", "all"), CITY, SIZE, [], ["Bergen", "Rome"]),
+    (("values", "lowest", "all"), CITY, SIZE, [], ["Bonn"]),
+    (("values", "highest", "one"), ROW, SIZE, [OSLO], [1.0]),
+    (("values", "highest", "all"), CITY, CITY, [], None),
+    (("values", "previous", "one"), CITY, None, [OSLO], None),
+    (("values", "next", "one"), CITY, None, [OSLO], ["Rome"]),
+    (("values", "next", "to"), CITY, None, [BERGEN, BOB], ["Bonn"]),
+    (("values", "previous", "to"), ROW, None, [BONN, BOB], [2.0]),
+    (("values", "same", "one"), ROW, PEOPLE, [BERGEN], [1.0, 4.0, 5.0]),
+    (("values", "same", "to"), ROW, PEOPLE, [BERGEN, SMALL], [1.0, 5.0]),
+    (("values", "higher", "one"), ROW, SIZE, [OSLO], [2.0, 4.0]),
+    (("values", "lower", "one"), ROW, SIZE, [BERGEN], [1.0, 5.0]),
+    (("values", "next higher", "one"), ROW, SIZE, [BONN], [1.0]),
+    (("values", "next lower", "one"), ROW, SIZE, [BOB], None),
+    (("values", "next lower", "one"), ROW, SIZE, [ROME], [1.0]),
+    (("count", "none", "one"), None, None, [BOB], [2.0]),
+    (("count", "lower", "one"), None, SIZE, [BERGEN], [2.0]),
+    (("count distinct", "none", "all"), CITY, None, [], [4.0]),
+    (("count distinct", "none", "all"), PEOPLE, None, [], [3.0]),
+    (("sum", "none", "all"), SIZE, None, [], [14.0]),
+    (("average", "none", "all"), SIZE, None, [], [3.5]),
+    (("average", "none", "one"), SIZE, None, [OSLO], [3.0]),
+    (("sum", "none", "all"), CITY, None, [], None),
+    (("range", "none", "all"), SIZE, None, [], [4.0]),
+    (("range", "none", "one"), SIZE, None, [LARGE], None),
+    (("most common", "none", "all"), CITY, None, [], ["Oslo"]),
+    (("most common", "none", "all"), PEOPLE, None, [], ["ann"]),
+    (("least common", "none", "all"), CITY, None, [], ["Bergen", "Rome", "Bonn"]),
+    (("least common", "none", "all"), PEOPLE, None, [], ["carl"]),
+    (("most common", "none", "one"), CITY, None, [OSLO], None),
+    (("repeated", "none", "all"), PEOPLE, None, [], ["ann", "bob"]),
+    (("repeated", "none", "one"), CITY, None, [BOB], None),
+    (("gap", "none", "one"), SIZE, ROW, [BONN], [4.0]),
+    (("total", "none", "one"), SIZE, ROW, [BONN], [6.0]),
+    (("gap", "none", "one"), SIZE, ROW, [BOB], None),
+    (("difference", "none", "versus"), SIZE, None, [BONN, ROME], [4.0]),
+    (("difference", "none", "versus"), SIZE, None, [BOB, ROME], None),
+    (("count difference", "none", "versus"), None, None, [BONN, OSLO], [1.0]),
+    (("is higher", "none", "versus"), SIZE, None, [BONN, ROME], ["less"]),
+    (("is higher", "none", "versus"), SIZE, None, [ROME, OSLO], ["more"]),
+    (("is same", "none", "versus"), SIZE, None, [ROME, BERGEN], ["more"]),
+    (("is same", "none", "versus"), CITY, None, [ROME, BERGEN], ["less"]),
+    (("is more", "none", "versus"), None, None, [OSLO, ROME], ["more"]),
+    (("is within", "none", "versus"), None, None, [ROME, LARGE], ["more"]),
+    (("is within", "none", "versus"), None, None, [OSLO, SMALL], ["less"]),
+    # Total rows, which only what is said by text finds.
+    (("values", "none", "one"), CITY, None, [(PEOPLE, "=", "total")], ["Total"]),
+    (("values", "none", "one"), CITY, None, [(PEOPLE, "!=", "ann")], ["Oslo", "Bonn"]),
+    (("values", "none", "one"), CITY, None, [(SIZE, ">", 3.0)], ["Bergen", "Rome"]),
+    (("values", "none", "one"), SIZE, None, [(CITY, "=", "total")], [14.0]),
+    (("values", "next", "one"), CITY, None, [BONN], None),
+    (("values", "previous", "one"), CITY, None, [(CITY, "=", "total")], ["Bonn"]),
+    (("values", "none", "one"), CITY, None, [(SIZE, "empty", None)], ["Oslo"]),
+]
+
+
+@pytest.mark.parametrize(("names", "select", "modify", "conditions", "expected"), RESULTS)
+def test_results_by_hand(names, select, modify, conditions, expected):
+    about = table_values(TABLE), len(TABLE.rows), [5], ("more", "less")
+    reference = Reference(*about)
+    used = [
+        Link(field, OPERATORS.index(name), n, n, v) for n, (field, name, v) in enumerate(conditions)
+    ]
+    program = Program(Shape(*names), select, modify, tuple(used))
+    assert reference.execute(program) == expected
+    with SqliteReference(*about) as sqlite:
+        assert sqlite.execute(program) == expected
+    array = [(link.field.code, link.operator, n, n) for n, link in enumerate(used)]
+    masks = tuple(sum(1 << row for row in reference.rows_of(link)) for link in used)
+    values = tuple(link.value for link in used)
+    links = Links(np.array(array, np.int16).reshape(-1, 4), values, masks, ("more", "less"))
+    row = [SHAPES.index(Shape(*names)), select.code if select else -1]
+    row += [modify.code if modify else -1, *range(len(used)), *[-1] * (2 - len(used))]
+    assert execute(TABLE, row, links) == expected
+
+
+def agreed(found, programs):
+    print(found)
+    assert found.programs == programs and found.empty < 0.7 * programs
+    assert found.different == found.sqlite == found.rows == 0, found.examples
+
+
+def test_executors_agree_on_random_tables():
+    agreed(compare_executors(random_cases(0), 4000, 0, each=40), 4000)
+
+
+@pytest.fixture(scope="module")
+def real(shared_dir):
+    folder = shared_dir / "data/wikitablequestions"
+    return list(read_wikitablequestions(folder, "random-split-1-dev", skips=ExclusionCounts()))
+
+
+def test_executors_agree_on_real_tables(real):
+    pairs = [(question.table, question.question) for question in real]
+    agreed(compare_executors(real_cases(pairs, 0), 2000, 1, each=40), 2000)
+
+
+@pytest.mark.slow
+def test_executors_agree_on_many_programs(real):
+    pairs = [(question.table, question.question) for question in real]
+    agreed(compare_executors(random_cases(2), 20_000, 2), 20_000)
+    agreed(compare_executors(real_cases(pairs, 3), 20_000, 3), 20_000)
+
+
+def test_every_solution_is_one(real):
+    """Random members of Z, at most 50 of a question, executed slowly."""
+    rng, checked = random.Random(0), 0
+    for question in rng.sample(real, len(real)):
+        if checked >= 2000:
+            break
+        target = Denotation(tuple(map(str, question.answer)), question.values)
+        found = enumerate_programs(question.table, question.question, target)
+        indexed = program_table(question.table)
+        totals = mask_rows(indexed.every_row & ~indexed.ordinary)
+        about = table_values(question.table), indexed.num_rows, totals, found.links.truths
+        reference = Reference(*about)
+        for row in rng.sample(found.programs.tolist(), min(len(found.programs), 50)):
+            checked += 1
+            program = Program.from_row(row, found.links)
+            assert target.matches(reference.execute(program) or []), (question.id, program)
+    assert checked >= 2000

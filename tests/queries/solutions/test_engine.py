@@ -1,0 +1,480 @@
+"""Both engines: the official semantics by SQLite, and the same without it."""
+
+import datetime
+import gc
+import json
+import math
+import random
+import sqlite3
+import weakref
+
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.queries.solutions.columns import plain_value, same_cells
+from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
+from hardem_jax.queries.solutions.sums import sum_like_sqlite
+from hardem_jax.queries.solutions.types import Condition, Query
+from hardem_jax.queries.solutions.values import (
+    ExecutionError,
+    bound_value,
+    number_as_text,
+    official_number,
+    text_addend,
+)
+from hardem_jax.tables.table import Table, split_words
+
+NONE, MAX, MIN, COUNT, SUM, AVG = range(6)
+EQUAL, ABOVE, BELOW = range(3)
+
+CELLS = (
+    None, "", " ", "7", "7.0", "07", "+7", " 7", "7 ", "7e2", "-7.5", ".5", "5.", "1,234", "12 km",
+    "ann", "ANN", "Ärger", "ärger", "ann\x00b", "0x10", "inf", "nan", "é", "\U0001f600", "\uffff",
+    "'; drop table t; --", '"col0"', "9223372036854775807", "9223372036854775808", "1e400",
+    7, 0, -3, 2**53 + 1, 2**62, 7.0, 0.1, 0.2, 0.30000000000000004, 1e300, -1e300, 1e16, -0.0,
+    float("inf"), float("-inf"), float("nan"), True,
+)  # fmt: skip
+
+
+def official(table, query):
+    with OfficialEngine() as engine:
+        return engine.execute(table, query)
+
+
+def outcome(execute, table, query):
+    """What an engine makes of a query, so that only equal outcomes are equal: types, too."""
+    try:
+        # 0.0 and -0.0 are one number to SQLite, which keeps either.
+        return [repr(0.0 if cell == 0.0 and isinstance(cell, float) else cell)
+                for cell in execute(table, query)]  # fmt: skip
+    except ExecutionError:
+        return "no result"
+
+
+def random_query(rng, table, others=CELLS[1:]):
+    """Any query: columns may repeat, values are mostly of the column, or else any other."""
+    columns = range(len(table.types))
+    conditions = []
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+        column = rng.choice(columns)
+        cells = [row[column] for row in table.rows if row[column] is not None]
+        value = rng.choice(cells if cells and rng.random() < 0.7 else others)
+        value = str(value).upper() if rng.random() < 0.3 else value
+        conditions.append(Condition(column, rng.randrange(3), value))
+    return Query(rng.choice(columns), rng.randrange(6), tuple(conditions))
+
+
+def both(table, query):
+    """The result of either engine, which has to be the same."""
+    found = execute_sql(table, query)
+    assert outcome(official, table, query) == outcome(execute_sql, table, query)
+    return found
+
+
+def column_of(kind, *cells):
+    return Table("1-1", ("name",), (kind,), tuple((cell,) for cell in cells))
+
+
+def random_table(rng, cells=CELLS):
+    width, length = rng.randrange(1, 5), rng.randrange(9)
+    # A few kinds of cells for each table, so that some are equal.
+    some = rng.sample(cells, min(len(cells), rng.randrange(1, 12)))
+    rows = tuple(tuple(rng.choice(some) for _ in range(width)) for _ in range(length))
+    types = tuple(rng.choice(("text", "real")) for _ in range(width))
+    return Table("1-1", tuple(map(str, range(width))), types, rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_engines_agree_on_cells_of_all_kinds(seed):
+    rng = random.Random(seed)
+    with OfficialEngine() as engine:
+        for _ in range(500):
+            table = random_table(rng)
+            for _ in range(8):
+                query = random_query(rng, table)
+                expected = outcome(engine.execute, table, query)
+                assert expected == outcome(execute_sql, table, query), (table, query)
+
+
+def real_tables(shared_dir, split):
+    lines = (shared_dir / f"data/wikisql/{split}.tables.jsonl").open(encoding="utf-8")
+    with lines:
+        records = [json.loads(line) for line in lines]
+    return {
+        record["id"]: Table(
+            record["id"],
+            tuple(record["header"]),
+            tuple(record["types"]),
+            tuple(tuple(c.lower() if isinstance(c, str) else c for c in r) for r in record["rows"]),
+        )
+        for record in records
+    }
+
+
+@pytest.mark.slow
+def test_engines_agree_on_real_tables(shared_dir):
+    """With values from the table, cells of all kinds, and spans of what is asked about it."""
+    rng, tables, executed, empty = random.Random(0), real_tables(shared_dir, "train"), 0, 0
+    with OfficialEngine() as engine:
+        lines = (shared_dir / "data/wikisql/train.jsonl").read_text("utf-8").splitlines()
+        for record in map(json.loads, lines):
+            table, asked = tables[record["table_id"]], record["question"]
+            bounds = split_words(asked).tolist()
+            spans = [asked[a:b] for i, (a, _) in enumerate(bounds) for _, b in bounds[i:]]
+            for _ in range(8):
+                query = random_query(rng, table, [*CELLS[1:], *spans])
+                expected = outcome(engine.execute, table, query)
+                assert expected == outcome(execute_sql, table, query), (table, query)
+                executed += 1
+                empty += expected in ([], ["None"], ["0"], "no result")
+    assert executed > 18_000 and empty < 0.6 * executed
+
+
+@pytest.mark.slow
+def test_vectors_of_the_official_engine(shared_dir):
+    splits = {split: real_tables(shared_dir, split) for split in ("train", "dev")}
+    files = {split: OfficialEngine(shared_dir / f"data/wikisql/{split}.db") for split in splits}
+    memory, number = OfficialEngine(), 0
+    with (shared_dir / "vectors/wikisql_execution.jsonl").open(encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            split, sql = record["split"], record["sql"]
+            table = splits[split][record["table_id"]]
+            conditions = tuple(Condition(*condition) for condition in sql["conds"])
+            query = Query(sql["sel"], sql["agg"], conditions)
+            expected = tuple(map(repr, record["result"]))
+            for execute in (files[split].execute, memory.execute, execute_sql):
+                assert tuple(map(repr, execute(table, query))) == expected, record
+            number += 1
+    assert number == 6000
+    for engine in (memory, *files.values()):
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "aggregator", "expected"),
+    [
+        ("real", [3.0, 5.0], SUM, 3.0 + 5.0),
+        ("text", ["3", "5"], SUM, 8),  # integers, since each of the texts is one
+        ("text", ["3", "5.0"], SUM, 8.0),
+        ("text", ["3 km", "about 5"], SUM, 3.0),
+        ("text", ["ann"], SUM, 0.0),
+        ("text", ["3", None, "4"], AVG, 7 / 2),
+        ("text", ["3", None], COUNT, 1),
+        ("text", ["10", "9"], MAX, "9"),
+        ("text", ["b", "é", "a"], MAX, "é"),
+        ("real", [9.0, "n/a", None], MAX, "n/a"),
+        ("real", [9.0, "n/a", None], MIN, 9.0),
+        ("real", ["12", 3], SUM, 15.0),  # stored as numbers
+        ("text", [12.0, 3], MIN, "12.0"),  # stored as text
+        ("real", [], SUM, None),
+        ("real", [], COUNT, 0),
+        ("real", [None], AVG, None),
+        ("real", [math.inf, -math.inf], SUM, None),
+        ("real", [math.nan], COUNT, 0),  # NaN is NULL
+    ],
+)
+def test_aggregates(kind, cells, aggregator, expected):
+    [found] = both(column_of(kind, *cells), Query(0, aggregator))
+    assert found == expected and type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "operator", "value", "expected"),
+    [
+        ("text", ["ann", "bo"], EQUAL, "ANN", ["ann"]),
+        ("text", ["Ann", "Bo"], EQUAL, "aNN", ["ann"]),
+        ("text", ["Ann", "bo"], ABOVE, "ann", ["bo"]),
+        ("real", ["N/A", 3.0], EQUAL, 3, [3.0]),
+        ("real", [-0.0, 1.0], EQUAL, 0, [0.0]),
+        ("text", ["7", "7.0"], EQUAL, 7, ["7"]),
+        ("text", ["7", "7.0"], EQUAL, 7.0, ["7.0"]),
+        ("text", ["10", "9", None], ABOVE, "5", ["9"]),
+        ("real", [1234.0], EQUAL, "1,234", [1234.0]),
+        ("real", [12.0], EQUAL, "1,2", [12.0]),
+        ("real", [1000.0], EQUAL, "1e3", [1000.0]),
+        ("real", [-2.0, 2.0], EQUAL, "-2", [-2.0]),
+        ("real", [-2.0, 2.0], EQUAL, "-2 m", [2.0]),  # the second alternative has no sign
+        ("real", [-2.5, 2.5], EQUAL, "-2.5 m", [-2.5]),
+        ("real", [96.0, 97.0], ABOVE, "no. 96", [97.0]),
+        ("real", [1.0, "n/a", None], ABOVE, 5, ["n/a"]),
+        ("real", [1.0, "n/a", None], BELOW, 5, [1.0]),
+        ("real", [float(2**53)], EQUAL, 2**53 + 1, []),
+        ("real", [1.0], ABOVE, "nan", []),
+        ("real", [1.0], BELOW, "inf", [1.0]),
+    ],
+)
+def test_conditions(kind, cells, operator, value, expected):
+    query = Query(0, NONE, (Condition(0, operator, value),))
+    assert both(column_of(kind, *cells), query) == expected
+
+
+def test_two_conditions_on_a_column_share_the_last_value():
+    table = column_of("real", 4.0, 5.0, 7.0)
+    between = Query(0, NONE, (Condition(0, ABOVE, 3), Condition(0, BELOW, 6)))
+    assert both(table, between) == []  # above 6 and below 6
+    assert both(table, Query(0, NONE, (Condition(0, ABOVE, 3), Condition(0, ABOVE, 6)))) == [7.0]
+    # A value that is lost still has to be a number.
+    lost = Query(0, NONE, (Condition(0, ABOVE, "many"), Condition(0, ABOVE, 6)))
+    assert outcome(official, table, lost) == outcome(execute_sql, table, lost) == "no result"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (Query(0, NONE, (Condition(0, EQUAL, "many"),)), "expected a number .* found 'many'"),
+        (Query(0, NONE, (Condition(0, EQUAL, "snan"),)), "expected a number .* found 'snan'"),
+        (Query(0, NONE, (Condition(0, EQUAL, 2**63),)), "expected a 64-bit integer"),
+        (Query(1, NONE), "no column 1, the table has 1"),
+        (Query(-1, NONE), "no column -1"),
+        (Query(0, 6), "no aggregator 6"),
+        (Query(0, NONE, (Condition(0, 3, "7"),)), "no operator 3"),
+        (Query(0, NONE, (Condition(2, EQUAL, "7"),)), "no column 2"),
+    ],
+)
+def test_queries_without_a_result(query, message):
+    table = column_of("real", 7.0)
+    for execute in (official, execute_sql):
+        with pytest.raises(ExecutionError, match=message):
+            execute(table, query)
+
+
+def test_sum_beyond_64_bits():
+    table = column_of("text", str(2**62), str(2**62))
+    for execute in (official, execute_sql):
+        with pytest.raises(ExecutionError):
+            execute(table, Query(0, SUM))
+    assert both(table, Query(0, AVG)) == [float(2**62)]
+
+
+def test_value_that_is_no_unicode():
+    table = column_of("text", "ann")
+    for execute in (official, execute_sql):
+        with pytest.raises(ExecutionError, match="expected Unicode text"):
+            execute(table, Query(0, NONE, (Condition(0, EQUAL, "\ud800"),)))
+
+
+@pytest.mark.parametrize("cell", ["\ud800", 2**63])
+def test_cell_that_sqlite_cannot_hold(cell):
+    for execute in (official, execute_sql):
+        with pytest.raises(InputError, match="SQLite cannot store a cell"):
+            execute(column_of("text", cell), Query(0, NONE))
+
+
+def test_nothing_is_executed_as_text():
+    nasty = "x'); DROP TABLE stored0; --"
+    table = Table(nasty, (nasty, 'a" b'), ("text", "text"), ((nasty.lower(), "1"), ("y", "2")))
+    with OfficialEngine() as engine:
+        for value in (nasty, "' OR 1=1 --", "x' OR 'x'='x", '" OR ""="'):
+            query = Query(1, NONE, (Condition(0, EQUAL, value),))
+            expected = ["1"] if value == nasty else []
+            assert engine.execute(table, query) == execute_sql(table, query) == expected
+        assert engine.execute(table, Query(0, COUNT)) == [2]
+
+
+def test_equal_tables_with_other_cells_stay_apart():
+    one, other = column_of("text", 1), column_of("text", 1.0)
+    assert one == other
+    with OfficialEngine() as engine:
+        for _ in range(2):
+            assert engine.execute(one, Query(0, NONE)) == execute_sql(one, Query(0, NONE)) == ["1"]
+            found = engine.execute(other, Query(0, NONE))
+            assert found == execute_sql(other, Query(0, NONE)) == ["1.0"]
+
+
+def test_many_tables_are_not_kept():
+    tables = [column_of("real", float(n)) for n in range(300)]
+    alive = [weakref.ref(table) for table in tables]
+    with OfficialEngine() as engine:
+        for _ in range(2):
+            assert [engine.execute(t, Query(0, MAX)) for t in tables] == [[n] for n in range(300)]
+        del tables
+        gc.collect()
+        assert sum(table() is not None for table in alive) == 256
+
+
+def test_official_file(tmp_path):
+    file = tmp_path / "a.db"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE table_1_1 (col0 text, col1 real)")
+    connection.execute("INSERT INTO table_1_1 VALUES ('ann', 7)")
+    connection.commit()
+    connection.close()
+    table = Table("1-1", ("a", "b"), ("text", "real"), ())
+    before = file.read_bytes()
+    with OfficialEngine(file) as engine:
+        assert engine.execute(table, Query(1, NONE)) == [7.0]
+        for wrong, message in (
+            (Table("1-2", ("a",), ("text",), ()), "expected a table 'table_1_2', found none"),
+            (Table('1" x', ("a",), ("text",), ()), "found none"),
+            (Table("1-1", ("a",), ("text",), ()), "expected columns .'text',., found"),
+        ):
+            with pytest.raises(InputError, match=message):
+                engine.execute(wrong, Query(0, NONE))
+    assert file.read_bytes() == before
+    with pytest.raises(InputError, match="none.db: expected a SQLite file, found none"):
+        OfficialEngine(tmp_path / "none.db")
+    (tmp_path / "no.db").write_text("no database at all, just some text")
+    with OfficialEngine(tmp_path / "no.db") as engine:
+        with pytest.raises(InputError, match="no.db: file is not a database"):
+            engine.execute(table, Query(0, NONE))
+
+
+def test_addends_are_those_of_sqlite():
+    texts = [cell for cell in CELLS if isinstance(cell, str)]
+    texts += [a + b for a in ("", " ", "-", "\t", "\x0b", "\u3000") for b in ("3", "3.25e2x", ".")]
+    connection = sqlite3.connect(":memory:")
+    for text in texts:
+        [expected] = connection.execute("SELECT sum(?)", (text,)).fetchone()
+        found = text_addend(text)
+        assert found == expected and type(found) is type(expected), text
+    connection.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_are_those_of_this_sqlite(seed):
+    rng = random.Random(seed)
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("CREATE TABLE t (x)")
+    for _ in range(500):
+        addends = [_addend(rng) for _ in range(rng.randrange(1, 12))]
+        connection.execute("DELETE FROM t")
+        connection.executemany("INSERT INTO t VALUES (?)", [(addend,) for addend in addends])
+        for name, average in (("sum", False), ("avg", True)):
+            try:
+                [expected] = connection.execute(f"SELECT {name}(x) FROM t").fetchone()
+            except sqlite3.Error:
+                with pytest.raises(ExecutionError):
+                    sum_like_sqlite(addends, average)
+                continue
+            found = sum_like_sqlite(addends, average)
+            assert (None if found != found else found) == expected, addends
+            assert found != found or type(found) is type(expected)
+    connection.close()
+
+
+def _addend(rng):
+    kind = rng.random()
+    if kind < 0.1:
+        return rng.randrange(-(2**63), 2**63)
+    if kind < 0.2:
+        return rng.randrange(-(2**54), 2**54)
+    if kind < 0.5:
+        return rng.randrange(-1000, 1000)
+    if kind < 0.95:
+        return round(rng.uniform(-1000, 1000), rng.randrange(4))
+    return rng.choice([math.inf, -math.inf, 1e308, -1e308, 1e-20])
+
+
+@pytest.mark.parametrize(
+    ("addends", "plain", "compensated"),
+    [
+        ([0.1, 0.2, 0.3], 0.1 + 0.2 + 0.3, 0.6),
+        ([1e100, 1.0, -1e100], 0.0, 1.0),
+        # Of integers that float64 does not hold, SQLite 3.43 keeps what is below 2^14 apart.
+        ([2**53 + 1, 0.5, -(2**53)], 0.0, 1.5),
+        ([2**62 + 1, 0.5, -(2**62)], 0.0, 1.5),
+        ([-(2**62) - 1, 0.5, 2**62], 0.0, -0.5),
+        ([1, 2], 3, 3),
+    ],
+)
+def test_both_ways_to_sum(addends, plain, compensated):
+    assert sum_like_sqlite(addends, compensated=False) == plain
+    assert sum_like_sqlite(addends, compensated=True) == compensated
+    length = len(addends)
+    assert sum_like_sqlite(addends, True, compensated=True) == compensated / length
+
+
+def test_overflow_in_both_ways_to_sum():
+    large = [2**63 - 1, 1]
+    for compensated in (False, True):
+        with pytest.raises(ExecutionError, match="expected a 64-bit sum"):
+            sum_like_sqlite(large, compensated=compensated)
+        assert sum_like_sqlite([0.5, *large], compensated=compensated) == 2.0**63
+    assert sum_like_sqlite([*large, 0.5], compensated=True) == 2.0**63
+    with pytest.raises(ExecutionError):
+        sum_like_sqlite([*large, 0.5], compensated=False)
+
+
+def test_numbers_that_face_text():
+    assert [number_as_text(number) for number in (True, 1.0, 1, 1e20)] == [
+        "1",
+        "1.0",
+        "1",
+        "1.0e+20",
+    ]
+
+
+def test_numbers_of_values():
+    expected = {"1,234": 1234, "5 km": 5, "1_0": 10, "-.5 x": -0.5, "٣": 3, "2.": 2, "1.2.3": 1.2}
+    assert {text: official_number(text) for text in expected} == expected
+    assert bound_value("ABC", "text") == "abc" and bound_value(3, "real") == 3
+
+
+def test_cells_can_be_shown_as_they_were_written():
+    rows = (("Ann B", 7, "1,200"), ("bo", 9, "90"), ("Cy", None, "DNF"))
+    table = Table("1-1", ("Player", "No.", "Points"), ("text", "real", "text"), rows)
+
+    def written(*query):
+        return execute_sql(table, Query(*query), as_written=True)
+
+    assert written(0, NONE) == ["Ann B", "bo", "Cy"]
+    assert written(0, NONE, (Condition(0, EQUAL, "ANN b"),)) == ["Ann B"]
+    assert written(0, MAX) == ["Cy"] and written(0, MIN) == ["Ann B"]
+    assert written(2, NONE) == ["1,200", "90", "DNF"]
+    assert written(1, SUM) == [16.0] and written(0, COUNT) == [3]
+    assert written(1, MAX, (Condition(0, EQUAL, "cy"),)) == [None]
+    assert written(0, NONE, (Condition(0, EQUAL, "nobody"),)) == []
+
+
+def test_there_is_no_negative_zero():
+    for cells in ([-0.0, -0.0], [-0.0, None], [np.float64(-0.0)]):
+        found = both(column_of("real", *cells), Query(0, NONE))
+        assert str(found[0]) == "0.0"
+        assert str(execute_sql(column_of("real", *cells), Query(0, MAX))[0]) == "0.0"
+    assert str(plain_value("-0")) == "0.0"
+
+
+def test_numpy_cells_and_values_are_those_of_python():
+    table = column_of("real", np.int64(7), np.float32(0.5), np.bool_(True), np.float64("nan"))
+    assert both(table, Query(0, NONE)) == [7.0, 0.5, 1.0, None]
+    assert both(table, Query(0, NONE, (Condition(0, EQUAL, np.int64(7)),))) == [7.0]
+    assert both(column_of("text", np.str_("Ann")), Query(0, NONE)) == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (("player", ("text",), (("ann",),)), "header: expected a list of strings, found the str"),
+        ((("player",), "text", (("ann",),)), "types: expected a list of strings"),
+        ((("player",), ("text",), "ann"), "rows: expected a list of rows, found the string 'ann'"),
+        ((("a", "b"), ("text", "text"), ("xy",)), "row: expected a list of cells, found the str"),
+        ((("player",), ("text",), None), "rows: expected a list of rows, found None"),
+        ((("player",), ("text",), ((b"ann",),)), "found bytes b'ann'"),
+        ((("day",), ("text",), ((datetime.date(2004, 5, 1),),)), "found date datetime"),
+        ((("day",), ("real",), ((np.datetime64(7, "ns"),),)), "found datetime64"),
+        ((("lap",), ("real",), ((np.timedelta64(7, "ns"),),)), "found timedelta64"),
+        (((None,), ("text",), (("ann",),)), "header: expected a list of strings, found None in it"),
+    ],
+)
+def test_a_table_is_made_of_lists_of_cells(fields, message):
+    with pytest.raises(TypeError, match=f"table 1-1: .*{message}"):
+        Table("1-1", *fields)
+
+
+def test_rows_may_be_lists():
+    table = Table("1-1", ["player", "no."], ["text", "real"], [["Ann", 7.0], ("Bo", 9.0)])
+    assert table.rows == (("Ann", 7.0), ("Bo", 9.0)) and table.types == ("text", "real")
+    assert hash(table) == hash(Table("1-1", ("player", "no."), ("text", "real"), table.rows))
+
+
+def test_tables_are_checked():
+    with pytest.raises(TypeError, match="table: expected a Table, found list"):
+        execute_sql([["ann"]], Query(0, NONE))
+
+
+def test_composed_and_decomposed_accents_are_one_text_for_people_only():
+    table = column_of("text", "cafe\u0301")
+    query = Query(0, COUNT, (Condition(0, EQUAL, "Caf\u00e9"),))
+    assert both(table, query) == [0]  # as in the official files
+    assert same_cells(["Caf\u00e9"])(execute_sql(table, Query(0, NONE)))

@@ -1,0 +1,95 @@
+"""Search of Z_tot: against executing every query of it."""
+
+import random
+from collections import defaultdict
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.solutions.engine import OfficialEngine
+from hardem_jax.queries.solutions.search import QueryScores, QuerySpace
+from hardem_jax.tables.table import split_words
+from tests.marks import slow
+from tests.queries.solutions.brute import random_problem
+
+NUM_COLUMNS, NUM_WORDS = 4, 14
+
+
+def random_distribution(rng, num_columns, num_words, *, scale=2.0):
+    """Sharp enough to have a best query, over tables of one size so that one program serves all."""
+
+    def draw(*shape):
+        return jnp.asarray(scale * rng.standard_normal((1, *shape)), jnp.float32)
+
+    columns = np.arange(NUM_COLUMNS)[None] < num_columns
+    words = np.arange(NUM_WORDS)[None] < num_words
+    return QueryDistribution.from_logits(
+        select=draw(NUM_COLUMNS),
+        aggregator=draw(NUM_COLUMNS, 6),
+        number=draw(4),
+        column=draw(NUM_COLUMNS),
+        operator=draw(NUM_COLUMNS, 3),
+        first=draw(NUM_COLUMNS, 3, NUM_WORDS),
+        last=draw(NUM_COLUMNS, 3, NUM_WORDS),
+        columns=jnp.asarray(columns),
+        words=jnp.asarray(words),
+    )
+
+
+def scores_of(distribution):
+    fields = ("select", "aggregator", "number", "column", "operator", "first", "last")
+    return QueryScores(*(np.asarray(getattr(distribution, name))[0] for name in fields))
+
+
+def log_probs_of(distribution, rows):
+    """By the distribution itself, in blocks of one size."""
+    found = []
+    for start in range(0, len(rows), 512):
+        block = np.full((512, 15), -1, np.int32)
+        part = rows[start : start + 512]
+        block[: len(part)] = part
+        found += np.asarray(distribution.log_prob(jnp.asarray(block)[None]))[
+            0, : len(part)
+        ].tolist()
+    return np.array(found)
+
+
+@pytest.mark.parametrize("seed", [3, *slow(1, 2, 4)])
+def test_top_and_results_equal_brute_force(seed):
+    """Every option of the rules, tables of up to three columns, questions of up to three words."""
+    rng, noise = random.Random(seed), np.random.default_rng(seed)
+    several = 0
+    with OfficialEngine() as engine:
+        for _ in range(40):
+            rules, table, question, expected = random_problem(rng, engine)
+            words = split_words(question)
+            distribution = random_distribution(noise, len(table.header), len(words))
+            space = QuerySpace(table, question, words, rules)
+            scores = scores_of(distribution)
+            queries, log_probs = space.top(scores, 7)
+            rows = list(expected)
+            theirs = log_probs_of(distribution, rows)
+            order = np.argsort(-theirs, kind="stable")[:7]
+            np.testing.assert_allclose(log_probs, theirs[order], atol=2e-5)
+            place = {row: index for index, row in enumerate(rows)}
+            ours = [place[tuple(row)] for row in queries.tolist()]
+            np.testing.assert_allclose(log_probs, theirs[ours], atol=2e-5)
+            assert len(set(ours)) == len(ours) == min(7, len(rows))
+            several += len(rows) > 7
+
+            mass = defaultdict(float)
+            for row, log_prob in zip(rows, theirs, strict=True):
+                mass[tuple(expected[row])] += np.exp(log_prob)
+            results, left = space.results(scores, max_executions=10**9)
+            if not rows:
+                assert results == [] and left == 0
+                continue
+            assert np.exp(results[0].log_prob) <= max(mass.values()) * (1 + 1e-4)
+            best = mass[tuple(results[0].result)]
+            assert best >= max(mass.values()) * (1 - 1e-4)
+            assert tuple(expected[tuple(results[0].query.tolist())]) == tuple(results[0].result)
+            seen = sum(np.exp(found.log_prob) for found in results)
+            np.testing.assert_allclose(seen / (1 - left), sum(mass.values()), rtol=1e-4)
+    assert several > 20

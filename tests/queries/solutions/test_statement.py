@@ -1,0 +1,112 @@
+"""Statements for SQLite: executed there, on a table with the names and cells of the file."""
+
+import random
+import sqlite3
+
+import pytest
+
+from hardem_jax.queries.solutions.engine import execute_sql, statement
+from hardem_jax.queries.solutions.types import Condition, Query
+from hardem_jax.queries.solutions.values import ExecutionError
+from hardem_jax.tables.table import Table, column_names
+
+NAMES = ("player", 'so-called "no."', "Player", "", "select", "it's; --")
+TEXTS = ("Ann", "bo'b", 'say "hi"', "7", "1,000", "", None, "x%_", "O''x")
+NUMBERS = (7.0, 2.5, -7.0, 1e15, 1e-7, 8336817.0, None)
+
+
+def random_table(rng):
+    width = rng.randrange(1, 5)
+    types = tuple(rng.choice(("text", "real")) for _ in range(width))
+    cells = {"text": TEXTS, "real": NUMBERS}
+    rows = tuple(tuple(rng.choice(cells[kind]) for kind in types) for _ in range(6))
+    return Table(
+        rng.choice(('my "own".csv', "1-1")), tuple(rng.choices(NAMES, k=width)), types, rows
+    )
+
+
+def random_query(rng, table):
+    columns = rng.sample(range(len(table.types)), rng.randrange(0, min(3, len(table.types)) + 1))
+    conditions = []
+    for column in columns:
+        values = (
+            TEXTS[:-3] if table.types[column] == "text" else ("7", "over 2.5", "1,000", "-7", 8)
+        )
+        value = rng.choice([value for value in values if value is not None])
+        operator = rng.randrange(3) if table.types[column] == "real" else 0
+        conditions.append(Condition(column, operator, value))
+    return Query(rng.randrange(len(table.types)), rng.randrange(6), tuple(conditions))
+
+
+def stored(table):
+    connection = sqlite3.connect(":memory:")
+
+    def quoted(name):
+        return '"' + name.replace('"', '""') + '"'
+
+    columns = [
+        f"{quoted(n)} {t}" for n, t in zip(column_names(table.header), table.types, strict=True)
+    ]
+    connection.execute(f"CREATE TABLE {quoted(table.id)} ({', '.join(columns)})")
+    marks = ", ".join("?" * len(columns))
+    connection.executemany(f"INSERT INTO {quoted(table.id)} VALUES ({marks})", table.rows)
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (["City", "Year", "city", ""], ["City", "Year", "city_3", "_4"]),
+        (["City_3", "City", "City"], ["City_3", "City", "City_3_3"]),
+        (["_2", ""], ["_2", "_2_2"]),
+        (["", "_1"], ["_1_1", "_1"]),
+        (["City", "City", "city_2"], ["City", "City_2_2", "city_2"]),
+        (["É", "é"], ["É", "é_2"]),
+    ],
+)
+def test_names_are_distinct_and_those_of_the_table_stay(header, names):
+    assert column_names(header) == names
+
+
+def test_sqlite_takes_the_names_of_any_header():
+    rng = random.Random(0)
+    pool = ["a", "A", "", "_1", "_2", "a_2", "a_2_2", "A_3", "_2_2", "é", "É", "ß", "K", "\u212a"]
+    for _ in range(300):
+        names = column_names(rng.choices(pool, k=rng.randrange(1, 9)))
+        connection = sqlite3.connect(":memory:")
+        columns = ", ".join(f'"{name}" text' for name in names)
+        connection.execute(f"CREATE TABLE t ({columns})")
+        stored_names = [name for name, *_ in connection.execute("SELECT * FROM t").description]
+        assert stored_names == names
+        connection.close()
+
+
+def test_sqlite_finds_what_the_engine_finds():
+    rng, executed, rows = random.Random(0), 0, 0
+    for _ in range(400):
+        table = random_table(rng)
+        query = random_query(rng, table)
+        connection = stored(table)
+        try:
+            expected = execute_sql(table, query, as_written=True)
+        except ExecutionError:
+            continue
+        found = [cell for (cell,) in connection.execute(statement(table, query))]
+        connection.close()
+        # The engine orders texts in lower case, SQLite by their bytes.
+        if query.aggregator in (1, 2) and table.types[query.select] == "text":
+            continue
+        assert found == expected, statement(table, query)
+        executed += 1
+        rows += bool(query.conditions) and expected not in ([], [None], [0])
+    assert executed > 300 and rows > 50
+
+
+@pytest.mark.parametrize(("value", "text"), [("inf", "9e999"), ("-inf", "-9e999")])
+def test_sqlite_understands_numbers_without_end(value, text):
+    table = Table("t", ("no",), ("real",), ((1.0,), (2.0,)))
+    asked = statement(table, Query(0, 0, (Condition(0, 2, value),)))
+    assert asked.endswith(f"< {text}")
+    connection = stored(table)
+    assert [cell for (cell,) in connection.execute(asked)] == ([1, 2] if value == "inf" else [])
+    connection.close()

@@ -1,0 +1,124 @@
+"""WikiSQL's metrics: literal tables, and the official engine's own answers."""
+
+import json
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.queries import metrics as wikisql
+from hardem_jax.queries.readers import read_wikisql
+from hardem_jax.queries.solutions.engine import OfficialEngine
+from hardem_jax.queries.solutions.types import Condition, Query
+
+
+@pytest.mark.parametrize(
+    ("result", "gold", "right", "right_and_not_empty"),
+    [
+        (["ann"], ["ann"], 1, 1),
+        (["ann"], ["Ann"], 0, 0),
+        (["ann", "bo"], ["bo", "ann"], 0, 0),
+        (["ann", "ann"], ["ann"], 0, 0),
+        ([42.0], [42], 1, 1),
+        (["42"], [42], 0, 0),
+        (("ann",), ["ann"], 1, 1),
+        ([], [], 1, 0),
+        ([None], [None], 1, 1),
+        ([0], [0], 1, 1),
+        ([""], [""], 1, 1),
+        ([], [None], 0, 0),
+        ([None], [], 0, 0),
+        ([float("inf")], [float("inf")], 1, 1),
+        (None, [], 0, 0),
+        (None, [None], 0, 0),
+    ],
+)
+def test_execution(result, gold, right, right_and_not_empty):
+    assert wikisql.execution_match(result, gold) is bool(right)
+    assert wikisql.nonempty_execution_match(result, gold) is bool(right_and_not_empty)
+
+
+A, B = Condition(0, 0, "Duke"), Condition(2, 1, 1996)
+
+
+@pytest.mark.parametrize(
+    ("query", "gold", "right", "right_in_order"),
+    [
+        (Query(1, 0, (A, B)), Query(1, 0, (A, B)), 1, 1),
+        (Query(1, 0, (B, A)), Query(1, 0, (A, B)), 1, 0),
+        (Query(1, 0, (A, A)), Query(1, 0, (A,)), 1, 0),  # sets, as in the official evaluator
+        (Query(1, 0, (A,)), Query(1, 0, (A, B)), 0, 0),
+        (Query(1, 0, (A, B)), Query(1, 0, (A,)), 0, 0),  # superfluous conditions
+        (Query(1, 0, (A,)), Query(1, 0), 0, 0),
+        (Query(2, 0, (A, B)), Query(1, 0, (A, B)), 0, 0),
+        (Query(1, 3, (A, B)), Query(1, 0, (A, B)), 0, 0),
+        (Query(1, 0), Query(1, 0), 1, 1),
+        (Query(1, 0, (Condition(0, 0, "dUKE"),)), Query(1, 0, (A,)), 1, 1),
+        (Query(1, 0, (Condition(0, 0, "Duke "),)), Query(1, 0, (A,)), 0, 0),
+        (Query(1, 0, (Condition(0, 0, "ß"),)), Query(1, 0, (Condition(0, 0, "SS"),)), 0, 0),
+        (Query(1, 0, (Condition(0, 2, "Duke"),)), Query(1, 0, (A,)), 0, 0),
+        (Query(1, 0, (Condition(1, 0, "Duke"),)), Query(1, 0, (A,)), 0, 0),
+        (Query(1, 0, (Condition(2, 1, "1996"),)), Query(1, 0, (B,)), 1, 1),
+        (Query(1, 0, (Condition(2, 1, 1996.0),)), Query(1, 0, (B,)), 0, 0),  # "1996.0"
+        (None, Query(1, 0), 0, 0),
+    ],
+)
+def test_logical_form(query, gold, right, right_in_order):
+    assert wikisql.logical_form_match(query, gold) is bool(right)
+    assert wikisql.ordered_logical_form_match(query, gold) is bool(right_in_order)
+
+
+def test_accuracies_divide_by_all_questions():
+    golds = {"right": ["ann"], "wrong": ["bo"], "failed": [None], "missing": [], "empty": []}
+    results = {"right": ["ann"], "wrong": ["ann"], "failed": None, "empty": [], "elsewhere": [1]}
+    assert wikisql.execution_accuracy(results, golds) == {
+        "execution": pytest.approx(100 * 2 / 5),
+        "nonempty_execution": pytest.approx(100 * 1 / 5),
+        "questions": 5,
+        "missing": 2,
+        "unknown": 1,
+    }
+    queries = {"a": Query(1, 0, (B, A)), "b": Query(1, 0, (A,)), "c": None}
+    assert wikisql.logical_form_accuracy(queries, dict.fromkeys("abcd", Query(1, 0, (A, B)))) == {
+        "logical_form": pytest.approx(100 * 1 / 4),
+        "ordered_logical_form": 0,
+        "questions": 4,
+        "missing": 2,
+        "unknown": 0,
+    }
+
+
+@pytest.mark.parametrize("accuracy", [wikisql.execution_accuracy, wikisql.logical_form_accuracy])
+def test_accuracy_of_nothing_is_an_error(accuracy):
+    with pytest.raises(InputError, match="no questions to score.*found 0"):
+        accuracy({}, {})
+
+
+def test_official_queries_have_the_official_results(shared_dir):
+    lines = (
+        (shared_dir / "vectors/wikisql_execution.jsonl").read_text(encoding="utf-8").splitlines()
+    )
+    vectors = [json.loads(line) for line in lines]
+    assert len(vectors) == 6000
+    folder, skips = shared_dir / "data/wikisql", ExclusionCounts()
+    splits = {split: list(read_wikisql(folder, split, skips=skips)) for split in ("train", "dev")}
+    tables = {split: {e.table.id: e.table for e in splits[split]} for split in splits}
+    results, golds, queries, annotated = {}, {}, {}, {}
+    with OfficialEngine() as engine:
+        for number, vector in enumerate(vectors):
+            sql, key = vector["sql"], str(number)
+            conditions = tuple(Condition(*condition) for condition in sql["conds"])
+            query = Query(sql["sel"], sql["agg"], conditions)
+            table = tables[vector["split"]][vector["table_id"]]
+            results[key], golds[key] = engine.execute(table, query), vector["result"]
+            if vector["gold"]:
+                queries[key] = query
+                on_table = [e.query for e in splits[vector["split"]] if e.table is table]
+                annotated[key] = next(gold for gold in on_table if gold == query)
+    assert wikisql.execution_accuracy(results, golds)["execution"] == 100
+    assert len(annotated) == 1509
+    assert wikisql.logical_form_accuracy(queries, annotated)["ordered_logical_form"] == 100
+    # The stricter variant differs by the empty results, and by nothing else.
+    nonempty = wikisql.execution_accuracy(results, golds)["nonempty_execution"]
+    assert nonempty == pytest.approx(100 * sum(bool(gold) for gold in golds.values()) / 6000)
+    assert nonempty < 100

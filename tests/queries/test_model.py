@@ -1,0 +1,238 @@
+"""SQLova's tables: the original's modules, one query at a time, and nothing from padding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.encoders.bert import Bert, BertConfig
+from hardem_jax.errors import InputError
+from hardem_jax.losses import mml_loss
+from hardem_jax.queries.model import SQLova
+from tests.encoders.modules import drawn
+
+CONFIG = BertConfig(
+    vocab_size=30,
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=32,
+)
+SIZE = 6
+# Two examples: wordpieces of the question, words' first pieces, wordpieces of the headers.
+QUESTIONS = (4, 6)
+WORDS = ((0, 1, 3), (0, 2, 3, 5))
+HEADERS = ((1, 3), (2, 1, 1))
+
+
+def make(**options):
+    return SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1), **options)
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return drawn(make)
+
+
+def make_batch(examples, *, tokens=20, pieces=6, words=4, columns=3, header=3, junk=0):
+    """Rows as `hardem_jax.queries.inputs` lays them out; ``junk`` stands in all padding."""
+    rows = len(examples)
+    batch = {
+        "token_ids": np.full((rows, tokens), junk),
+        "token_type_ids": np.zeros((rows, tokens), int),
+        "where": np.zeros((rows, tokens), bool),
+        "question_tokens": np.full((rows, pieces), junk),
+        "question_where": np.zeros((rows, pieces), bool),
+        "words_first": np.full((rows, words), junk),
+        "words_where": np.zeros((rows, words), bool),
+        "header_tokens": np.full((rows, columns, header), junk),
+        "header_where": np.zeros((rows, columns, header), bool),
+        "columns_where": np.zeros((rows, columns), bool),
+    }
+    for row, example in enumerate(examples):
+        count, lengths = QUESTIONS[example], HEADERS[example]
+        batch["question_tokens"][row, :count] = 1 + np.arange(count)
+        batch["question_where"][row, :count] = True
+        batch["words_first"][row, : len(WORDS[example])] = WORDS[example]
+        batch["words_where"][row, : len(WORDS[example])] = True
+        end = count + 2
+        for column, length in enumerate(lengths):
+            batch["header_tokens"][row, column, :length] = end + np.arange(length)
+            batch["header_where"][row, column, :length] = True
+            batch["token_type_ids"][row, end : end + length] = 1
+            end += length + 1
+        batch["columns_where"][row, : len(lengths)] = True
+        batch["token_ids"][row, :end] = np.random.default_rng(example).integers(1, 30, end)
+        batch["where"][row, :end] = True
+    return {name: jnp.asarray(x) for name, x in batch.items()}
+
+
+def test_shapes_and_masks(parser):
+    queries = jax.jit(parser)(make_batch([0, 1]))
+    assert queries.first.shape == queries.last.shape == (2, 3, 3, 4)
+    assert queries.number.shape == (2, 4) and queries.aggregator.shape == (2, 3, 6)
+    for table in (queries.select, queries.number, queries.operator[:, :2], queries.first[:, :2]):
+        np.testing.assert_allclose(np.exp(table).sum(axis=-1), 1, rtol=1e-5)
+    assert np.all(queries.select[0, 2] == -np.inf) and queries.column[0, 2].tolist() == [0, -np.inf]
+    assert np.all(queries.first[0, :, :, 3] == -np.inf)
+
+
+@pytest.mark.slow
+def test_padding_changes_nothing(parser):
+    """Alone and tight, or beside another and in a larger batch full of junk.
+
+    Padded, question and headers are longer than the input, so that it is projected instead of them.
+    """
+    read = jax.jit(parser)
+    together = read(make_batch([0, 1]))
+    wide = make_batch([1, 0], tokens=24, pieces=25, words=7, columns=5, header=5, junk=3)
+    wide = read(wide)
+    for example in (0, 1):
+        columns, words = len(HEADERS[example]), len(WORDS[example])
+        for name in ("select", "aggregator", "number", "column", "operator", "first", "last"):
+            one, other = getattr(together, name)[example], getattr(wide, name)[1 - example]
+            if name != "number":
+                one, other = one[:columns], other[:columns]
+            if name in ("first", "last"):
+                one, other = one[..., :words], other[..., :words]
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def softmax(x):
+    x = np.exp(x - x.max(axis=-1, keepdims=True))
+    return x / x.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.slow
+def test_modules_are_those_of_the_original(parser):
+    """Attention, concatenation and heads as Hwang et al. describe them, one column at a time."""
+    batch = make_batch([1])
+    tokens = parser.encode_tokens(batch, None)
+    headers = np.asarray(parser.read_headers(tokens, batch, None))[:, 0]
+    states = parser.initial_states(
+        jnp.asarray(headers)[2][:, None][None][:, :, 0], jnp.ones((1, 3), bool)
+    )
+    question = parser.question(
+        parser.question.project(tokens[:, 1:7]), jnp.ones((1, 6), bool), initial=states
+    )
+    question = np.asarray(question)[:, 0]
+
+    def linear(layer, x):
+        bias = 0 if layer.bias is None else np.asarray(layer.bias[...])
+        return x @ np.asarray(layer.kernel[...]) + bias
+
+    def seen(module, column):
+        keys = linear(parser.attention[(0, 1, 3, 4, 5).index(module)], question[module])
+        return softmax(keys @ headers[module, column]) @ question[module]
+
+    found = jax.jit(parser)(batch)
+    select, where, operator = [], [], []
+    for column in range(3):
+        for module, head, scores in (
+            (0, parser.select, select),
+            (3, parser.column, where),
+            (4, parser.operator, operator),
+        ):
+            parts = (
+                linear(head.context, seen(module, column)),
+                linear(head.header, headers[module, column]),
+            )
+            x = np.concatenate(parts)
+            if head.hidden is not None:
+                x = linear(head.hidden, x)
+            scores.append(linear(head.output, np.tanh(x)))
+        head = parser.aggregator
+        scores = linear(head.output, np.tanh(linear(head.hidden, seen(1, column))))
+        np.testing.assert_allclose(np.exp(found.aggregator[0, column]), softmax(scores), rtol=1e-4)
+        np.testing.assert_allclose(
+            np.exp(found.operator[0, column]), softmax(operator[-1]), rtol=1e-4
+        )
+        head = parser.value
+        for choice in range(3):
+            given = [
+                linear(head.context, seen(5, column)),
+                linear(head.header, headers[5, column]),
+                linear(head.operator, np.eye(3)[choice]),
+            ]
+            words = question[5, list(WORDS[1])]
+            x = np.concatenate([np.tile(np.concatenate(given), (len(words), 1)), words], axis=-1)
+            first, last = linear(head.output, np.tanh(linear(head.hidden, x))).T
+            np.testing.assert_allclose(
+                np.exp(found.first[0, column, choice]), softmax(first), rtol=1e-4
+            )
+            np.testing.assert_allclose(
+                np.exp(found.last[0, column, choice]), softmax(last), rtol=1e-4
+            )
+    np.testing.assert_allclose(np.exp(found.select[0]), softmax(np.concatenate(select)), rtol=1e-4)
+    expected = 1 / (1 + np.exp(-np.concatenate(where)))
+    np.testing.assert_allclose(np.exp(found.column[0, :, 1]), expected, rtol=1e-4)
+    pooled = softmax(linear(parser.number_pool, question[2])[:, 0]) @ question[2]
+    scores = linear(parser.number.output, np.tanh(linear(parser.number.hidden, pooled)))
+    np.testing.assert_allclose(np.exp(found.number[0]), softmax(scores), rtol=1e-4)
+
+
+def test_pieces_within_a_word_share_the_probability_of_values(parser):
+    """The softmax over wordpieces is that over words times what no piece within a word has."""
+    batch = make_batch([0, 1])
+    by_pieces = drawn(lambda: make(value_units="wordpieces"))
+    words, pieces = jax.jit(parser)(batch), jax.jit(by_pieces)(batch)
+    for example in (0, 1):
+        columns, count = len(HEADERS[example]), len(WORDS[example])
+        assert count < QUESTIONS[example]
+        for name in ("first", "last"):
+            ours, theirs = (
+                np.exp(getattr(found, name)[example, :columns]) for found in (pieces, words)
+            )
+            share = ours.sum(axis=-1, keepdims=True)
+            assert np.all((share > 0.1) & (share < 0.99))
+            np.testing.assert_allclose(ours, theirs * share, rtol=1e-4)
+            assert np.all(ours[..., count:] == 0)
+    np.testing.assert_array_equal(words.operator, pieces.operator)
+
+
+def test_the_last_two_layers_are_read(parser):
+    batch = make_batch([0])
+    layers = parser.encoder.hidden_states(
+        batch["token_ids"], where=batch["where"], token_type_ids=batch["token_type_ids"]
+    )
+    expected = jnp.concatenate([layers[2], layers[1]], axis=-1)
+    np.testing.assert_array_equal(parser.encode_tokens(batch, None), expected)
+
+
+SOFTMAXES = (
+    *("['attention']", "['number_header']", "['number_pool']"),
+    *("['select']['output']", "['value']['output']"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("units", ["words", "wordpieces"])
+def test_every_parameter_learns_and_dropout_is_asked_for(units):
+    batch, parser = make_batch([0, 1]), make(value_units=units)
+    z = jnp.array([[0, 1, 1, 1, 2, 0, 1] + [-1] * 8, [2, 0, 2, 0, 0, 1, 1, 1, 1, 2, 3] + [-1] * 4])
+    graphdef, params = nnx.split(parser, nnx.Param)
+
+    def loss(params):
+        model = nnx.merge(graphdef, params)
+        return mml_loss(model(batch, rngs=nnx.Rngs(dropout=0)).log_prob(z[:, None]))
+
+    grads = jax.jit(jax.grad(loss))(params)
+    for path, grad in jax.tree_util.tree_leaves_with_path(grads):
+        name = jax.tree_util.keystr(path)
+        # Added to all scores of a softmax alike; nothing else may be dead.
+        if "bias" in name and ("['key']" in name or name.startswith(SOFTMAXES)):
+            assert np.all(abs(grad) < 1e-6), name
+            continue
+        assert np.any(grad != 0) and np.all(np.isfinite(grad)), name
+    read = jax.jit(lambda key: parser(batch, rngs=nnx.Rngs(dropout=key)).select)
+    one, other = (read(jax.random.key(seed)) for seed in (0, 1))
+    assert np.any(one != other)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_only_layers_that_there_are_can_be_read(count):
+    bert = nnx.eval_shape(lambda: Bert(CONFIG, rngs=nnx.Rngs(0)))
+    with pytest.raises(InputError, match=f"num_target_layers: expected 1 to 2, .*found {count}"):
+        SQLova(bert, num_target_layers=count, rngs=nnx.Rngs(1))

@@ -1,0 +1,235 @@
+"""Sums over well-formed queries and samples of them, against exhaustive enumeration."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.sampling import Support
+from tests.frequencies import p_value
+from tests.marks import slow
+from tests.queries.test_distribution import (
+    COLUMNS,
+    WORDS,
+    B,
+    K,
+    by_formula,
+    distribution,
+    logits,
+    queries_of,
+    query_distribution,
+)
+
+KEY = jax.random.key(1)
+#: Some conditions of each row, in any order, with padding; heads that exclude some of row 0.
+LINKS = [[[2, 1, 0, 2], [0, 0, 1, 1], [0, 0, 0, 1], [-1] * 4, [2, 0, 2, 2], [0, 1, 1, 2]]]
+LINKS += [[[0, 1, 3, 3], [0, 0, 0, 2], [-1] * 4, [-1] * 4, [-1] * 4, [-1] * 4]]
+HEADS = np.ones((B, 4, 2), bool)
+HEADS[0, 1] = HEADS[0, 0, 1] = False
+WITHIN = Support(np.array(LINKS), HEADS)
+
+
+def is_within(row, query):
+    clause = [query[i : i + 4] for i in range(3, 3 + 4 * query[2], 4)]
+    return HEADS[row, query[0], query[1]] and all(part in LINKS[row] for part in clause)
+
+
+def enumerated(row, limit, seed=0, within=None):
+    """The queries of a row that are allowed, and their log-probabilities."""
+    every = [z for z in queries_of(row) if limit is None or z[2] <= limit]
+    every = [z for z in every if within is None or is_within(row, z)]
+    return every, np.array([by_formula(logits(seed), row, z) for z in every])
+
+
+@pytest.mark.parametrize("within", [None, WITHIN], ids=["all", "some"])
+@pytest.mark.parametrize("limit", [None, *slow(0, 1, 7)])
+@pytest.mark.parametrize("seed", [0, *slow(1, 2)])
+def test_log_mass_sums_over_every_query(seed, limit, within):
+    expected = [
+        scipy.special.logsumexp(enumerated(row, limit, seed, within)[1]) for row in range(B)
+    ]
+    mass = jax.jit(lambda q, w: q.log_mass(max_conditions=limit, within=w))
+    found = mass(distribution(seed, fill=9.0), within)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_gradient_of_log_mass_is_that_of_the_sum():
+    def summed(values, rows):
+        queries = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
+        totals = [jax.nn.logsumexp(queries.log_prob(z)[i]) for i, z in enumerate(rows)]
+        return jnp.sum(jnp.stack(totals))
+
+    def exact(values):
+        queries = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
+        return jnp.sum(queries.log_mass())
+
+    rows = [jnp.array([list(queries_of(row))] * B) for row in range(B)]
+    expected = jax.jit(jax.grad(summed))(logits(), rows)
+    found = jax.jit(jax.grad(exact))(logits())
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], atol=2e-6, err_msg=name)
+    assert np.abs(found["column"]).max() > 1e-3
+
+
+@pytest.mark.parametrize("within", [None, WITHIN], ids=["all", "some"])
+@pytest.mark.parametrize("limit", [None, *slow(0, 1)])
+def test_samples_have_the_frequencies_of_the_distribution(limit, within):
+    count = 8_000
+    draw = jax.jit(lambda q, w, key: q.sample(key, count, max_conditions=limit, within=w))
+    found, log_probs = draw(distribution(fill=9.0), within, KEY)
+    for row in range(B):
+        every, scores = enumerated(row, limit, within=within)
+        scores -= scipy.special.logsumexp(scores)
+        place = {tuple(z): i for i, z in enumerate(every)}
+        drawn = [place[tuple(z)] for z in found[row].tolist()]  # all of them are well-formed
+        np.testing.assert_allclose(log_probs[row], scores[drawn], rtol=1e-4, atol=1e-5)
+        assert p_value(drawn, scores) > 0.001
+
+
+def test_the_best_of_those_allowed_are_found():
+    found, scores = jax.jit(lambda q, w: q.top(60, within=w))(distribution(fill=9.0), WITHIN)
+    for row in range(B):
+        every, log_probs = enumerated(row, None, within=WITHIN)
+        order = np.argsort(-log_probs)[:60]
+        assert found[row, : len(order)].tolist() == [every[i] for i in order]
+        np.testing.assert_allclose(scores[row, : len(order)], log_probs[order], rtol=1e-5)
+        assert np.all(np.asarray(found[row, len(order) :]) == -1)
+    assert len(order) == 6  # two heads, with no condition or one of two
+    mode = jax.jit(lambda q, w: q.mode(within=w))(distribution(fill=9.0), WITHIN)
+    assert mode.tolist() == found[:, 0].tolist()
+
+
+def test_samples_are_independent_of_one_another():
+    found, _ = jax.jit(lambda q, key: q.sample(key, 4000))(distribution(), jax.random.key(0))
+    first, second = np.asarray(found[0, :2000, 0]), np.asarray(found[0, 2000:, 0])
+    table = scipy.stats.contingency.crosstab(first, second).count
+    assert scipy.stats.chi2_contingency(table).pvalue > 0.01
+
+
+@pytest.mark.parametrize("fill", [np.nan, *slow(np.inf, -np.inf)])
+def test_rows_without_columns_or_words_have_no_query_and_no_nan(fill):
+    """Row 0 has no column; row 1 has one, but no word, and so no condition."""
+    columns, words = COLUMNS & np.array([[False], [True]]), np.zeros_like(WORDS)
+
+    def total(values):
+        queries = QueryDistribution.from_logits(**values, columns=columns, words=words)
+        found, log_probs = queries.sample(jax.random.key(0), 50)
+        mass = queries.log_mass()
+        return mass[1] + jnp.sum(log_probs[1]), (mass, found, log_probs)
+
+    (_, (mass, found, log_probs)), grads = jax.jit(jax.value_and_grad(total, has_aux=True))(
+        logits(fill=fill)
+    )
+    mass, found, log_probs = map(np.asarray, (mass, found, log_probs))
+    assert mass[0] == -np.inf and np.all(found[0] == -1) and np.all(log_probs[0] == -np.inf)
+    assert np.all(found[1, :, 0] == 0) and np.all(found[1, :, 2:] == [0] + [-1] * 4 * K)
+    values = logits()
+    none = -np.log1p(np.exp(values["column"][1, 0]))  # P(no condition) x P(0 conditions)
+    none += values["number"][1, 0] - scipy.special.logsumexp(values["number"][1])
+    np.testing.assert_allclose(mass[1], none, rtol=1e-5)
+    for name, grad in grads.items():
+        assert np.all(np.isfinite(grad)), name
+
+
+def test_certain_factors_are_always_drawn():
+    """Probabilities that are 0 or 1 in float32, on a table with as many columns as conditions."""
+    values = {name: np.zeros_like(x) for name, x in logits().items()}
+    values["number"][:, K] = 200.0
+    values["column"][0] = [200.0, -200.0, 200.0, 0.0]
+    values["column"][1] = -200.0
+    values["operator"][:, :, 1] = values["first"][..., 1] = values["last"][..., 2] = 200.0
+    queries = query_distribution(**values, columns=COLUMNS, words=WORDS)
+    found, log_probs = map(np.asarray, jax.jit(lambda q, k: q.sample(k, 500))(queries, KEY))
+    assert np.all(found[0, :, 2:] == [2, 0, 1, 1, 2, 2, 1, 1, 2])
+    np.testing.assert_allclose(log_probs[0], -np.log(6), rtol=1e-4)  # the head is open
+    # One column cannot have two conditions: P(1) = P(0), and having it costs exp(-200).
+    assert np.all(found[1, :, 2] == 0)
+
+
+def test_a_beam_of_ten_for_64_questions_is_one_compiled_call():
+    rng = np.random.default_rng(0)
+    batch, columns, words = 64, 8, 16
+    shapes = {
+        "select": (batch, columns),
+        "aggregator": (batch, columns, 6),
+        "number": (batch, 4),
+        "column": (batch, columns),
+        "operator": (batch, columns, 3),
+        "first": (batch, columns, 3, words),
+        "last": (batch, columns, 3, words),
+    }
+    traced = 0
+
+    @jax.jit
+    def beam(values):
+        nonlocal traced
+        traced += 1
+        everything = np.ones((batch, columns), bool), np.ones((batch, words), bool)
+        queries = QueryDistribution.from_logits(
+            **values, columns=everything[0], words=everything[1]
+        )
+        return queries.top(10)
+
+    def draw():
+        return {name: rng.normal(size=s).astype(np.float32) for name, s in shapes.items()}
+
+    values = jax.device_put([draw(), draw()])
+    with jax.transfer_guard("disallow"):  # nothing goes to the host and back in between
+        found = [jax.block_until_ready(beam(x)) for x in values]
+    assert traced == 1 and beam._cache_size() == 1
+    for queries, scores in found:
+        assert queries.shape == (batch, 10, 15)
+        assert len({tuple(z) for z in queries[0].tolist()}) == 10
+        assert np.all(np.diff(scores) <= 0)
+
+
+def test_queries_have_32_bits_where_jax_has_64():
+    with jax.enable_x64(True):
+        found = distribution(0)
+        drawn, _ = found.sample(jax.random.key(0), 3)
+        best, _ = found.top(2)
+    assert drawn.dtype == best.dtype == jnp.int32
+
+
+@pytest.mark.parametrize("name", ["columns", "aggregators", "operators", "words"])
+def test_a_dimension_may_have_no_entries(name):
+    """Without columns or aggregators there is no query, otherwise one without conditions."""
+    sizes = {"columns": 2, "aggregators": 2, "operators": 1, "words": 3} | {name: 0}
+    columns, aggregators, operators, words = sizes.values()
+    queries = QueryDistribution.from_logits(
+        select=jnp.zeros((1, columns)),
+        aggregator=jnp.zeros((1, columns, aggregators)),
+        number=jnp.zeros((1, 3)),
+        column=jnp.zeros((1, columns)),
+        operator=jnp.zeros((1, columns, operators)),
+        first=jnp.zeros((1, columns, operators, words)),
+        last=jnp.zeros((1, columns, operators, words)),
+        columns=jnp.ones((1, columns), bool),
+        words=jnp.ones((1, words), bool),
+    )
+    samples, log_probs = queries.sample(KEY, 20)
+    greedy = queries.greedy()
+    assert greedy.shape == (1, 11)
+    if name in ("columns", "aggregators"):
+        assert (samples == -1).all() and (log_probs == -jnp.inf).all()
+        return
+    possible, scores = queries.top(10)
+    assert (scores[0] > -jnp.inf).sum() == 4 and (possible[0, :4, 2] == 0).all()
+    assert {tuple(z) for z in samples[0].tolist()} <= {tuple(z) for z in possible[0].tolist()}
+    np.testing.assert_allclose(log_probs, np.log(1 / 4), rtol=1e-5)
+
+
+def test_a_support_may_link_no_condition():
+    within = Support(jnp.zeros((B, 0, 4), jnp.int32), jnp.ones((B, 4, 2), bool))
+    samples, log_probs = distribution().sample(KEY, 20, within=within)
+    assert (samples[..., 2] == 0).all() and jnp.isfinite(log_probs).all()
+
+
+def test_nan_is_not_taken_for_no_query():
+    values = {name: np.full_like(table, np.nan) for name, table in logits().items()}
+    queries = query_distribution(**values, columns=COLUMNS, words=WORDS)
+    assert jnp.isnan(queries.log_mass()).all()
+    assert jnp.isnan(queries.sample(KEY, 3)[1]).all() and jnp.isnan(queries.top(1)[1]).all()

@@ -1,0 +1,260 @@
+"""Queries to look at: those of a build, with their columns, values and rows."""
+
+import datetime
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hardem_jax import find_queries
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.queries.builds import WikiSQL, WikiTableQuestions
+from hardem_jax.queries.solutions.engine import execute_sql
+from hardem_jax.queries.solutions.rules import SqlRules
+from hardem_jax.queries.solutions.types import Query
+from hardem_jax.tables.metrics import Denotation
+from hardem_jax.tables.show import cell_text
+from hardem_jax.tables.table import Table
+from tests.show.html_pages import Page
+
+TABLE = {"Player": ["Ann", "Bo", "Cy"], "No.": [7, 8, 9], "Goals": [3, 1, 4]}
+
+
+def check_queries(builder, examples):
+    """Compares with the records that a build of these questions would hold."""
+    examples = list(examples)
+    total = 0
+    for example, record in zip(examples, builder.solver.records(examples), strict=True):
+        z = find_queries(example.table, example.question, example.answer, example.match)
+        assert [list(query.row) for query in z] == record["queries"].tolist()
+        assert (z.size, z.max_conditions) == (record["num_queries"], record["max_conditions"])
+        for query in itertools.islice(z, 20):
+            result = execute_sql(example.table, query.query)
+            matches = Denotation(tuple(map(str, example.answer))).matches(result)
+            assert matches or result == list(example.answer)
+            selected = Query(query.query.select, 0, query.query.conditions)
+            cells = [example.table.rows[row][query.query.select] for row in query.rows]
+            assert execute_sql(example.table, selected, as_written=True) == cells
+        total += len(z)
+    return total
+
+
+def test_queries_of_wikisql_are_those_of_a_build(shared_dir, tmp_path):
+    folder = shared_dir / "data" / "wikisql"
+    builder = WikiSQL()
+    examples = builder.read(folder, "dev", ExclusionCounts())
+    assert check_queries(builder, itertools.islice(examples, 60)) > 1000
+
+
+def test_queries_of_wikitablequestions_are_those_of_a_build(shared_dir, tmp_path):
+    folder = shared_dir / "data" / "wikitablequestions"
+    builder = WikiTableQuestions()
+    examples = builder.read(folder, "dev", ExclusionCounts())
+    assert check_queries(builder, itertools.islice(examples, 15)) > 10
+
+
+def test_queries_on_a_generated_table_execute_to_the_answer():
+    header = [f"c{i}" for i in range(4)]
+    table = {name: [(7 * row + 3 * i) % 10 for row in range(12)] for i, name in enumerate(header)}
+    z = find_queries(table, "which c1 has c0 7 and c2 over 3?", [0])
+    assert len(z) > 20
+    for query in z:
+        assert execute_sql(z.table, query.query) == [0]
+        assert query.text == query.query.text(z.table.header)
+        assert query.column == header[query.query.select]
+        for row in range(12):
+            cells = [z.table.rows[row][c.column] for c in query.query.conditions]
+            holds = [
+                {"=": cell == value, ">": cell > value, "<": cell < value}["=><"[c.operator]]
+                for cell, c in zip(cells, query.query.conditions, strict=True)
+                for value in [float(c.value)]
+            ]
+            assert all(holds) == (row in query.rows)
+
+
+@pytest.mark.parametrize("shared_columns", [False, True])
+def test_rows_are_those_of_the_engine(shared_columns):
+    table = {
+        "id": range(6),
+        "n": [5, 6, 7, 8, 9, 6],
+        "club": ["6", "york", "x", "new york", "", "6"],
+    }
+    rules = SqlRules(shared_columns=shared_columns)
+    found = 0
+    for answer in (0, 1, 3, [3, 4], 6):
+        z = find_queries(table, "Who is over 8 and over 6 in new york?", answer, rules=rules)
+        for query in z:
+            ids = execute_sql(z.table, Query(0, 0, query.query.conditions))
+            assert list(query.rows) == ids
+            columns = [condition.column for condition in query.query.conditions]
+            found += len(columns) > len(set(columns))
+    assert (found > 0) == shared_columns
+
+
+def test_a_solution_says_what_it_selects_and_where_its_values_stand():
+    question = "How many goals of number 8?"
+    z = find_queries(TABLE, question, 1, rules=SqlRules(max_conditions=1))
+    query = next(query for query in z if query.text == "SELECT MAX(Goals) WHERE No. = '8'")
+    assert (query.column, query.aggregator, query.rows) == ("Goals", "max", (1,))
+    assert [question[a:b] for a, b in query.values] == ["8"]
+    assert query.row[:7] == (2, 1, 1, 1, 0, 5, 5)
+    assert query in z and z.match == "cells" and z.answer == (1,)
+
+
+def test_values_of_several_words_are_marked_as_a_whole():
+    question = "Who plays for New York City?"
+    z = find_queries({"Player": ["Ann", "Bo"], "Team": ["New York City", "York"]}, question, "Ann")
+    assert [question[a:b] for a, b in z[0].values] == ["New York City"]
+    assert "New York City" in Page(z._repr_html_()).texts("mark")
+
+
+def test_the_terminal_shows_rows_of_the_table():
+    z = find_queries(TABLE, "Who wears 8?", ["Bo"], rules=SqlRules(max_conditions=1))
+    assert str(z).splitlines() == [
+        "1 query with the answer Bo",
+        "  [0]  SELECT Player WHERE No. = '8'  row 1",
+    ]
+    every = find_queries({"n": [1, 2, 3, 4, 5]}, "Total?", 15).solutions[0]
+    assert every.rows == (0, 1, 2, 3, 4) and every.values == ()
+    assert "every row" in str(find_queries({"n": [1, 2, 3, 4, 5]}, "Total?", 15))
+
+
+@pytest.mark.parametrize("answer", ["Bo", "bo", ["Bo"], ("BO",), iter(["Bo"])])
+def test_an_answer_is_a_cell_or_a_list_of_cells(answer):
+    z = find_queries(TABLE, "Who wears 8?", answer)
+    assert z[0].text == "SELECT Player WHERE No. = '8'"
+
+
+TYPED = {
+    "name": ["ann", "bo"],
+    "ok": [True, False],
+    "day": [datetime.date(2010, 7, 6), datetime.date(2011, 1, 2)],
+    "x": [1.0, None],
+    "id": [1234567890123456789, 1234567890123456790],
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (True, "SELECT ok WHERE name = 'ann'"),
+        (np.True_, "SELECT ok WHERE name = 'ann'"),
+        (datetime.date(2010, 7, 6), "SELECT day WHERE name = 'ann'"),
+        (datetime.datetime(2010, 7, 6), "SELECT day WHERE name = 'ann'"),
+        (pd.Timestamp("2010-07-06"), "SELECT day WHERE name = 'ann'"),
+        (np.datetime64("2010-07-06", "ns"), "SELECT day WHERE name = 'ann'"),
+        (1234567890123456789, "SELECT id WHERE name = 'ann'"),
+        (np.int64(1234567890123456789), "SELECT id WHERE name = 'ann'"),
+        (np.array("ann"), "SELECT name WHERE name = 'ann'"),
+    ],
+)
+def test_answers_are_read_as_cells_are(answer, text):
+    for match in ("execution", "denotation"):
+        z = find_queries(TYPED, "and ann?", answer, match)
+        assert text in [query.text for query in z]
+        assert not any("COUNT" in query.text for query in z)
+
+
+def test_a_missing_answer_is_null():
+    none = find_queries(TYPED, "x of bo?", None)
+    assert "SELECT x WHERE name = 'bo'" in [query.text for query in none]
+    for answer in (float("nan"), pd.NaT, pd.NA):
+        assert find_queries(TYPED, "x of bo?", answer).solutions == none.solutions
+    # As a denotation, NULL is no item, and no text either.
+    table = {"a": ["NULL", "x"], "b": ["p", "q"]}
+    assert "SELECT a WHERE b = 'p'" not in str(find_queries(table, "p?", None, "denotation"))
+
+
+def test_answers_on_a_table_are_cells_of_a_table():
+    table = Table("1", ("name", "n"), ("text", "real"), (("ann", True), ("bo", 5)))
+    z = find_queries(table, "of ann?", True)
+    assert "SELECT n WHERE name = 'ann'" in [query.text for query in z]
+    with pytest.raises(InputError, match="answer: expected integers of 64 bits"):
+        find_queries(table, "Who?", 2**70)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (1234567890123456789, "1234567890123456789"),
+        (6.626e-34, "6.626e-34"),
+        (float("inf"), "inf"),
+        (0.1 + 0.2, "0.3"),
+        (7.0, "7"),
+        (-0.0, "0"),
+        (1e15, "1000000000000000"),
+        (2.5, "2.5"),
+        (None, "NULL"),
+        ("7.0", "7.0"),
+    ],
+)
+def test_cells_as_people_read_them(cell, text):
+    assert cell_text(cell) == text
+
+
+def test_columns_of_one_name_are_told_apart():
+    frame = pd.DataFrame([["Ann", 3, 1], ["Bo", 1, 3]], columns=["Player", "Score", "Score"])
+    z = find_queries(frame, "Score of Bo?", 3)
+    texts = [query.text for query in z]
+    assert len(set(texts)) == len(texts) and "SELECT Score_3 WHERE Player = 'Bo'" in texts
+    heads = [node.text for node in Page(z._repr_html_()).all("th") if "index" not in node.classes]
+    assert heads == ["", "Player", "Score", "Score Score_3"]
+    blank = find_queries({"": ["x", "y"], " ": [1, 2]}, "has 1?", "x")
+    assert [query.text for query in blank] == ["SELECT _1 WHERE   = '1'"]
+
+
+def test_denotations_are_compared_as_people_write_them():
+    table = {"City": ["Oslo", "Bonn"], "People": ["709,037", "327,258"]}
+    asked = table, "How many people live in Oslo?"
+    assert len(find_queries(*asked, 709037.0, rules=SqlRules(max_conditions=1))) > 0
+    exact = find_queries(*asked, "709,037", "execution")
+    assert len(exact) == 0 and 'match="cells"' in str(exact)
+    assert "No cell is the text '709,037'." in str(exact)
+    loose = find_queries(*asked, "709,037", "denotation")
+    assert "SELECT People WHERE City = 'Oslo'" in [query.text for query in loose]
+    for again in (find_queries(*asked, 709037, "denotation"), find_queries(*asked, "709,037")):
+        assert [query.row for query in again] == [query.row for query in loose]
+
+
+def test_the_page_marks_question_and_table():
+    question = "How many <goals> of number 8?"
+    z = find_queries(TABLE, question, 1, rules=SqlRules(max_conditions=1))
+    wanted = [query.text == "SELECT Goals WHERE No. = '8'" for query in z]
+    z = z.with_probabilities([0.75 if yes else 0.0 for yes in wanted])
+    page = Page(z._repr_html_())
+    assert page.texts("div", "text") == [question]
+    assert [(n.text, n.shade) for n in page.all("mark")] == [("8", 0.75)]
+    shades = {n.text: n.shade for n in page.nodes if "used" in n.classes}
+    assert shades["Goals"] == shades["1"] == 0.75
+    assert {n.text for n in page.all("td", "asked")} >= {"8"}
+    assert page.texts("th") == ["", "Player", "No.", "Goals", "0", "1", "2"]
+    assert page.texts("code")[0] == "SELECT Goals WHERE No. = '8'"
+
+
+def test_a_cut_z_says_so():
+    z = find_queries(TABLE, "How many goals of number 8 or 7?", 1, rules=SqlRules(cap=3))
+    assert len(z) == 3 < z.size
+    assert f"The first of {z.size} queries." in str(z)
+    assert "The first of" not in str(find_queries(TABLE, "Who wears 8?", "Bo"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((TABLE, " ", "Bo"), InputError, "question: expected a question"),
+        ((TABLE, None, "Bo"), TypeError, "question: expected a string"),
+        (({}, "Who?", "Bo"), InputError, "table: expected columns"),
+        ((7, "Who?", "Bo"), TypeError, "table: expected a dict of columns"),
+        (("no.csv", "Who?", "Bo"), InputError, "no.csv: "),
+        (({"a": [1], "b": [1, 2]}, "?", "B"), InputError, "1 in 'a' and 2 in 'b'"),
+        (({"a": "text"}, "?", "B"), TypeError, "table: column 'a': expected a list of values"),
+        (({"a": [object()]}, "?", "B"), TypeError, "table: column 'a'"),
+        ((TABLE, "Who?", "Bo", "exact"), InputError, "match: expected one of"),
+        ((TABLE, "Who?", [object()]), TypeError, "answer: expected strings, numbers or None"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        find_queries(*arguments)

@@ -1,0 +1,211 @@
+"""P(z | x) over taggings, against sums over every tagging there is."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.span_sets.distribution import (
+    BEGIN,
+    INSIDE,
+    OUTSIDE,
+    TaggingDistribution,
+    marked_spans,
+)
+from hardem_jax.span_sets.solutions import enumerate_taggings
+
+NUM_TOKENS = 6
+# By number of tags: two texts, one with several mentions, of which none overlaps another. With BIO
+# tags, two touch; with IO tags they would be one span.
+ANSWERS = {
+    2: [np.array([[0, 0], [5, 5]]), np.array([[2, 3]])],
+    3: [np.array([[0, 0], [1, 2], [5, 5]]), np.array([[3, 3]])],
+}
+TOUCHING = [*ANSWERS[3], np.array([[4, 4]])]
+
+
+@pytest.fixture(params=[2, 3], ids=["IO", "BIO"])
+def num_tags(request):
+    return request.param
+
+
+@functools.cache
+def tagged(num_tags, seed=0):
+    """Logits of two rows, of which the second may not mark its last token."""
+    logits = np.random.default_rng(seed).normal(size=(2, NUM_TOKENS, num_tags)) * 2
+    where = np.ones((2, NUM_TOKENS), bool)
+    where[1, -1] = False
+    return logits, where, TaggingDistribution.from_logits(jnp.array(logits), where=where)
+
+
+def probability(found, row, tags):
+    """Of one tagging, by definition."""
+    table = np.exp(np.asarray(found.tags[row], np.float64))
+    return float(np.prod([table[place, tag] for place, tag in enumerate(tags)]))
+
+
+def tags_of(spans, num_tags):
+    tags = [OUTSIDE] * NUM_TOKENS
+    for first, last in spans:
+        tags[first : last + 1] = [INSIDE] * (last + 1 - first)
+        tags[first] = BEGIN if num_tags == 3 else INSIDE
+    return tags
+
+
+def test_probabilities_of_all_taggings_add_up_to_one(num_tags):
+    logits, where, found = tagged(num_tags)
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(found.tags[0]), expected[0], rtol=1e-5)
+    assert np.exp(found.tags[1, -1]).tolist() == [1, *[0] * (num_tags - 1)]
+    every = itertools.product(range(num_tags), repeat=NUM_TOKENS)
+    assert sum(probability(found, 1, tags) for tags in every) == pytest.approx(1, rel=1e-5)
+
+
+def test_log_prob_of_every_set_of_spans(num_tags):
+    _, _, found = tagged(num_tags)
+    mentions = np.array([[0, 0], [1, 2], [2, 4], [3, 3], [5, 5], [0, 5]])
+    chosen = np.array([*itertools.product([False, True], repeat=len(mentions))])
+    log_probs = jax.jit(TaggingDistribution.log_prob)(
+        found, jnp.stack([mentions] * 2), jnp.stack([chosen] * 2)
+    )
+    assert log_probs.shape == (2, 64)
+    for row in range(2):
+        for taken, log_prob in zip(chosen, log_probs[row], strict=True):
+            spans = [tuple(span) for span in mentions[taken].tolist()]
+            tags = tags_of(spans, num_tags)
+            # Spans that overlap have no tagging that marks them, nor have IO spans that touch.
+            marks = marked_spans(np.array(tags)) == sorted(spans)
+            expected = probability(found, row, tags) if marks else 0.0
+            np.testing.assert_allclose(np.exp(log_prob), expected, rtol=1e-4)
+
+
+def padded(answers):
+    """``[1, A, M, 2]`` mentions and ``[1, A, M]`` which are real, with a text of padding."""
+    most = max(map(len, answers)) + 1
+    mentions = np.zeros((1, len(answers) + 1, most, 2), int)
+    where = np.zeros(mentions.shape[:3], bool)
+    for text, own in enumerate(answers):
+        mentions[0, text, : len(own)], where[0, text, : len(own)] = own, True
+    return mentions, where
+
+
+def masses(logits, answers):
+    """log P(Z) of the first row by the closed form, and by enumeration of Z."""
+    logits = logits[:1]
+    found = TaggingDistribution.from_logits(logits, where=jnp.ones(logits.shape[:2], bool))
+    mentions, chosen = enumerate_taggings(answers, max_taggings=1000)
+    every = found.log_prob(mentions[None], jnp.array(chosen)[None])
+    return found.log_mass(*padded(answers))[0], jax.nn.logsumexp(every[0])
+
+
+CASES = [(tags, own[:texts]) for tags, own in ANSWERS.items() for texts in (1, 2)]
+
+
+@pytest.mark.parametrize("num_tags, answers", [*CASES, (3, TOUCHING)])
+def test_the_closed_form_is_the_sum_over_z(num_tags, answers):
+    logits = jnp.array(tagged(num_tags)[0], jnp.float32)
+    closed, summed = masses(logits, answers)
+    np.testing.assert_allclose(closed, summed, rtol=1e-5)
+    gradients = [jax.grad(lambda logits, k=k: masses(logits, answers)[k])(logits) for k in range(2)]
+    assert np.abs(gradients[1][0]).max() > 0.01
+    np.testing.assert_allclose(*gradients, atol=1e-5)
+
+
+def test_the_closed_form_is_the_sum_over_all_taggings_that_decode_to_the_answer(num_tags):
+    """With BIO tags, each set of spans is one tagging, also where spans touch."""
+    _, _, found = tagged(num_tags)
+    answers = ANSWERS[num_tags]
+    owner = {tuple(span): text for text, own in enumerate(answers) for span in own.tolist()}
+    total = 0.0
+    for tags in itertools.product(range(num_tags), repeat=NUM_TOKENS):
+        spans = marked_spans(np.array(tags))
+        well_formed = tags_of(spans, num_tags) == list(tags)
+        if well_formed and all(span in owner for span in spans):
+            if {owner[span] for span in spans} == {0, 1}:
+                total += probability(found, 0, tags)
+    mentions, where = padded(answers)
+    mass = found.log_mass(np.repeat(mentions, 2, 0), np.repeat(where, 2, 0))
+    assert np.exp(mass[0]) == pytest.approx(total, rel=1e-5)
+
+
+def test_mentions_that_cannot_be_marked(num_tags):
+    _, _, found = tagged(num_tags)
+    mentions, where = (np.repeat(x, 2, 0) for x in padded([np.array([[5, 5]]), np.array([[3, 3]])]))
+    mass = np.asarray(found.log_mass(mentions, where))
+    assert np.isfinite(mass[0]) and mass[1] == -np.inf  # the second row may not mark token 5
+    assert (np.asarray(found.log_mass(mentions, np.zeros_like(where))) == -np.inf).all()
+
+
+def test_a_mention_that_runs_past_the_input_cannot_be_marked(num_tags):
+    _, _, found = tagged(num_tags)
+    mentions = np.array([[[0, 5], [1, 99], [-3, 1], [-2, -1], [6, 7], [5, 5]]] * 2)
+    chosen = np.eye(6, dtype=bool)[None].repeat(2, 0)
+    log_probs = found.log_prob(mentions, chosen)
+    assert np.isfinite(log_probs[0]).tolist() == [True, False, False, False, False, True]
+    mass = found.log_mass(mentions[:, None, 1:3], np.ones((2, 1, 2), bool))
+    assert np.all(np.asarray(mass) == -np.inf)
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0, 3e4])
+def test_gradients_are_finite_whatever_the_scores(num_tags, scale):
+    logits = jnp.array(tagged(num_tags)[0] * scale, jnp.float32)
+    mentions, where = padded(
+        [*ANSWERS[num_tags], np.array([[4, 5]])]
+    )  # the last one leaves the input
+    allowed = jnp.array([[True] * 4 + [False] * 2])
+
+    def loss(logits):
+        infinite = jnp.where(allowed[..., None], logits[:1], jnp.inf)  # padding may hold anything
+        found = TaggingDistribution.from_logits(infinite, where=allowed)
+        log_probs = found.log_prob(mentions[:, 0], jnp.ones((1, 1, mentions.shape[2]), bool))
+        real = where & (mentions[..., 1] < 4)
+        return found.log_mass(mentions, real)[0] + jnp.where(log_probs > -1e30, log_probs, 0).sum()
+
+    value, gradient = jax.value_and_grad(loss)(logits)
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("empty", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_mode_is_the_likeliest_well_formed_tagging(num_tags, seed, empty):
+    logits, where, _ = tagged(num_tags, seed)
+    if not empty:  # so that the likeliest of all marks nothing
+        logits = logits + np.where(np.arange(num_tags) == OUTSIDE, 9, 0)
+    found = TaggingDistribution.from_logits(jnp.array(logits), where=where)
+    mode = np.asarray(jax.jit(functools.partial(TaggingDistribution.mode, empty=empty))(found))
+    assert empty or mode.any(axis=1).all()
+    for row in range(2):
+        best = max(
+            (
+                tags
+                for tags in itertools.product(range(num_tags), repeat=NUM_TOKENS)
+                if tags_of(marked_spans(np.array(tags)), num_tags) == list(tags)
+                and (empty or any(tags))
+            ),
+            key=lambda tags: probability(found, row, tags),
+        )
+        assert mode[row].tolist() == list(best)
+    if num_tags == 3 and seed == 0 and empty:
+        free = np.asarray(found.tags.argmax(-1))
+        assert not (mode == free).all()  # the rule about I matters here
+
+
+def test_a_row_without_words_marks_nothing(num_tags):
+    where = jnp.zeros((1, 3), bool)
+    found = TaggingDistribution.from_logits(jnp.ones((1, 3, num_tags)), where=where)
+    assert found.mode(empty=False).tolist() == [[OUTSIDE] * 3]
+
+
+def test_other_numbers_of_tags_are_refused():
+    with pytest.raises(ValueError, match="expected 2 or 3 tags for each token, found 4"):
+        TaggingDistribution.from_logits(jnp.zeros((1, 2, 4)), where=jnp.ones((1, 2), bool))
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_without_tokens_there_is_one_tagging(num_tags, empty):
+    nothing = np.zeros((2, 0), bool)
+    found = TaggingDistribution.from_logits(np.zeros((2, 0, num_tags)), where=nothing)
+    assert found.mode(empty=empty).shape == (2, 0)

@@ -1,0 +1,217 @@
+"""Questions with ranked passages: both layouts, in and out."""
+
+import gzip
+import json
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.documents.examples import Document, OpenQuestion, Passage
+from hardem_jax.errors import InputError
+from hardem_jax.spans.readers.dpr import read_context_questions, read_contexts, write_contexts
+
+
+def passage(id, text="Rome is old.", **changes):
+    return {"id": id, "title": "Rome", "text": text, "score": "9.5", **changes}
+
+
+def record(*ctxs, **changes):
+    return {"question": "which city is old", "answers": ["Rome"], "ctxs": list(ctxs), **changes}
+
+
+def save(folder, records, layout):
+    file = folder / f"dev.{layout}"
+    if layout == "json":
+        file.write_text(json.dumps(records, indent=1))
+    else:
+        file.write_text("\n".join(map(json.dumps, records)))
+    return file
+
+
+@pytest.fixture
+def read(tmp_path):
+    def run(*records, layout="json", **options):
+        skips = ExclusionCounts()
+        file = save(tmp_path, records, layout)
+        return list(read_contexts(file, skips=skips, **options)), skips
+
+    return run
+
+
+@pytest.mark.parametrize("layout", ["json", "jsonl"])
+def test_reads_an_example(read, layout):
+    (example,), skips = read(
+        record(passage(7), passage("x", "No."), answers=["Rome", "Roma", "Rome"]), layout=layout
+    )
+    assert example.id == "dev#1"
+    assert example.documents == (Document("7", "Rome is old."), Document("x", "No."))
+    assert example.aliases == ("Rome", "Roma")
+    assert example.golds == ("Rome", "Roma", "Rome")
+    assert skips.total == 0 and not skips.warnings_as_dict()
+
+
+def test_a_list_in_a_file_called_jsonl_is_a_list(tmp_path):
+    file = tmp_path / "dev.jsonl"
+    file.write_text("\n [" + json.dumps(record(passage("7"))) + "]")
+    assert len(list(read_contexts(file, skips=ExclusionCounts()))) == 1
+
+
+def test_the_training_files_of_dpr_have_lists_of_their_own(read):
+    def own(id, key, text):
+        return {"title": "Rome", "text": text, key: id, "score": 0, "title_score": 0}
+
+    lists = {
+        "positive_ctxs": [own("1", "passage_id", "Rome is old.")],
+        "negative_ctxs": [own("3", "passage_id", "Bonn.")],
+        "hard_negative_ctxs": [own("2", "psg_id", "Oslo is not.")],
+    }
+    question = {"dataset": "nq_train_psgs_w100", "question": "which city", "answers": ["Rome"]}
+    (example,), _ = read(question | lists)
+    assert [x.id for x in example.documents] == ["1", "2", "3"]
+    (example,), _ = read(question | lists, num_passages=2)
+    assert [x.id for x in example.documents] == ["1", "2"]
+    with pytest.raises(InputError, match="expected a list under 'ctxs', found the keys"):
+        read(question)
+
+
+def test_passages_come_in_rank_order_and_only_the_first_n(read):
+    ctxs = [passage(str(i), f"Text {i}.", score=i) for i in (3, 1, 2)]
+    (example,), _ = read(record(*ctxs), num_passages=2)
+    assert [document.id for document in example.documents] == ["3", "1"]
+
+
+def test_a_title_can_be_part_of_the_text(read):
+    (example,), _ = read(record(passage("7"), passage("8", title="")), prepend_title=True)
+    assert [document.text for document in example.documents] == [
+        "Rome\nRome is old.",
+        "Rome is old.",
+    ]
+
+
+def test_questions_and_passages_without_an_id_get_one(read):
+    nameless = {"text": "Rome is old."}
+    examples, _ = read(record(nameless, id="q7"), record(nameless))
+    assert [e.id for e in examples] == ["q7", "dev#2"]
+    assert [e.documents[0].id for e in examples] == ["q7#1", "dev#2#1"]
+
+
+def test_defects_are_counted(read):
+    examples, skips = read(
+        record(passage("1"), passage("1", "again"), id="q"),
+        record(passage("1"), id="q"),
+    )
+    assert [example.id for example in examples] == ["q", "q"]
+    assert [document.text for document in examples[0].documents] == ["Rome is old."]
+    assert skips.warnings_as_dict() == {
+        "passage listed twice": 1,
+        "question id occurs again": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "dev.json: expected records, found an empty file"),
+        ("[1]", "dev.json: item 1: expected an object, found an integer"),
+        ('{"question": 3}', r"dev.json: line 1 \(dev#1\): expected 'question' to be a string"),
+        ("[{}]", r"item 1 \(dev#1\): expected a string under 'question', found the keys none"),
+        (
+            json.dumps({"0": {"question": "w", "answers": ["a"], "contexts": []}}, indent=4),
+            "dev.json: expected questions with passages.*a run of Pyserini; .*join --ranking",
+        ),
+        ('[{"question": "w", "answers": ["a"]}]', "expected a list under 'ctxs', found the keys"),
+        (json.dumps([record({"id": 1})]), "'ctxs' 1: expected a string under 'text'"),
+        (
+            json.dumps(
+                [
+                    {
+                        "question": "who",
+                        "answers": ["Ada"],
+                        "positive_ctxs": [passage(1)],
+                        "hard_negative_ctxs": [{"title": "x"}],
+                    }
+                ]
+            ),
+            "item 1 .*: 'hard_negative_ctxs' 1: expected a string under 'text', found the keys",
+        ),
+        (json.dumps([record(passage(1))])[:-9], "after 0 items: .* truncated text"),
+    ],
+)
+def test_a_broken_file_is_an_error_with_its_place(tmp_path, text, message):
+    file = tmp_path / "dev.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        list(read_contexts(file, skips=ExclusionCounts()))
+
+
+def test_num_passages_is_checked(tmp_path):
+    with pytest.raises(InputError, match="num_passages: expected at least 1, found 0"):
+        list(read_contexts(tmp_path / "a.json", num_passages=0, skips=ExclusionCounts()))
+
+
+QUESTIONS = [
+    (
+        OpenQuestion("q1", "which ‘city’ is old", ("Rome", "Roma")),
+        [Passage("7", "Rome", 'Rome\u2028is "old".\n', 9.5, True), Passage("3", "", "No.")],
+    ),
+    (OpenQuestion("q2", "who", ("Ada",)), [Passage("8", "Ada", "Ada.", 0.0, False)]),
+]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.json.gz", "new/a.jsonl.gz"])
+def test_what_is_written_can_be_read(tmp_path, name):
+    file = tmp_path / name
+    assert write_contexts(file, QUESTIONS) == 2
+    skips = ExclusionCounts()
+    examples = list(read_contexts(file, skips=skips))
+    for example, (question, passages) in zip(examples, QUESTIONS, strict=True):
+        assert (example.id, example.question) == (question.id, question.question)
+        assert example.golds == question.answers
+        assert [(d.id, d.text) for d in example.documents] == [(p.id, p.text) for p in passages]
+    questions = list(read_context_questions(file, skips=skips))
+    assert questions == [question for question, _ in QUESTIONS]
+    assert skips.total == 0
+
+
+def test_the_layout_is_that_of_dpr_and_fid(tmp_path):
+    write_contexts(tmp_path / "a.json.gz", QUESTIONS)
+    with gzip.open(tmp_path / "a.json.gz", "rt", encoding="utf-8") as file:
+        first, _ = json.load(file)
+    expected = {"id": "7", "title": "Rome", "text": 'Rome\u2028is "old".\n', "score": 9.5}
+    assert first["answers"] == ["Rome", "Roma"]
+    assert first["ctxs"] == [
+        {**expected, "has_answer": True},
+        {"id": "3", "title": "", "text": "No."},
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_what_was_left_out_before_is_left_out_for_the_same_reason(tmp_path, name):
+    skips = ExclusionCounts()
+
+    def questions():
+        skips.add("no answer given", "q0")
+        yield from QUESTIONS
+        skips.add("no question id", "qa.json: item 3 of 'Data'")
+
+    assert write_contexts(tmp_path / name, questions(), left_out=skips) == 2
+    for read, ids in (
+        (read_contexts, ["q1", "q2"]),
+        (read_context_questions, ["q1", "q2"]),
+    ):
+        again = ExclusionCounts()
+        assert [question.id for question in read(tmp_path / name, skips=again)] == ids
+        assert again.left_out == skips.left_out
+
+
+def test_a_file_that_is_not_complete_does_not_get_its_name(tmp_path):
+    def broken():
+        yield QUESTIONS[0]
+        raise InputError("the index is gone")
+
+    with pytest.raises(InputError, match="the index is gone"):
+        write_contexts(tmp_path / "a.jsonl", broken())
+    assert not (tmp_path / "a.jsonl").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        write_contexts(tmp_path / "file" / "a.jsonl", QUESTIONS)

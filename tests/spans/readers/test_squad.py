@@ -1,0 +1,326 @@
+"""Reader for SQuAD's layout: what is kept, what is counted, what is an error, and offsets."""
+
+import json
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
+
+CONTEXT = "Rømer met Ole in Rome. Rome fell."
+
+
+def answer(text, start=None):
+    start = CONTEXT.index(text) if start is None else start
+    return {"text": text, "answer_start": start}
+
+
+ROME = answer("Rome")
+
+
+def question(id="q1", answers=(ROME,), **changes):
+    record = {"id": id, "question": "Where?", "answers": answers} | changes
+    return {key: value for key, value in record.items() if value is not ...}
+
+
+def paragraph(*questions, context=CONTEXT):
+    return {"context": context, "qas": questions}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes questions on one paragraph, articles, or raw bytes, and reads them back."""
+
+    def run(*questions, articles=None, raw=None, **options):
+        if articles is None:
+            articles = [{"title": "Italy", "paragraphs": [paragraph(*questions)]}]
+        file = tmp_path / "dev.json"
+        text = json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False)
+        file.write_bytes(text.encode() if raw is None else raw)
+        skips = ExclusionCounts()
+        return list(read_squad_layout(file, skips=skips, **options)), skips
+
+    return run
+
+
+def test_reads_an_example(read):
+    answers = [answer("Rome", 23), answer("Rome", 17), answer("in Rome")]
+    (example,), skips = read(question(answers=answers))
+    assert (example.id, example.question) == ("q1", "Where?")
+    (document,) = example.documents
+    assert (document.id, document.text) == ("Italy#0", CONTEXT)
+    assert example.golds == ("Rome", "Rome", "in Rome")
+    assert example.aliases == ("Rome", "in Rome")
+    assert example.true_mention == (0, 23, 27)  # the first annotated, not the first in the text
+    assert example.mentions is None
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+def test_document_ids_are_unique_over_paragraphs_and_articles(read):
+    articles = [
+        {"title": "A", "paragraphs": [paragraph(question("1"), question("2"))] * 2},
+        {"paragraphs": [paragraph(question("3"))]},
+        {"title": "A", "paragraphs": [paragraph(question("4"))]},
+    ]
+    examples, _ = read(articles=articles)
+    ids = [example.documents[0].id for example in examples]
+    assert ids == ["A#0", "A#0", "A#1", "A#1", "article 1#0", "A#2"]
+
+
+@pytest.mark.parametrize("context", [" ", ..., None])
+def test_every_question_on_an_empty_paragraph_is_counted(read, context):
+    empty = paragraph(question("a"), question("b"), context=context)
+    if context is ...:
+        del empty["context"]
+    examples, skips = read(
+        articles=[{"title": "T", "paragraphs": [empty, paragraph(question("c"))]}]
+    )
+    assert [example.id for example in examples] == ["c"]
+    assert skips.as_dict() == {"empty document": 2}
+    assert skips.ids("empty document") == ("a", "b")
+
+
+@pytest.mark.parametrize("found", [{}, {"answer_start": None}])
+def test_an_answer_without_its_place_is_no_defect(read, found):
+    (example,), skips = read(question(answers=[{"text": "Rome"} | found]))
+    assert example.golds == ("Rome",) and example.true_mention is None
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+def test_a_place_may_have_a_decimal_point(read):
+    (example,), skips = read(question(answers=[{"text": "Rome", "answer_start": 17.0}]))
+    assert example.true_mention == (0, 17, 21) and type(example.true_mention[1]) is int
+    assert skips.warnings_as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    "start", [16, 18, 24, CONTEXT.rindex("Rome") - len(CONTEXT), len(CONTEXT), 10**9]
+)
+def test_a_misplaced_annotation_is_warned_of_and_the_example_kept(read, start):
+    bad = {"text": "Rome", "answer_start": start}
+    (example,), skips = read(question(answers=[bad, answer("Rome")]))
+    assert example.true_mention is None
+    assert example.golds == ("Rome", "Rome")
+    assert skips.total == 0
+    assert skips.warnings_as_dict() == {"annotated offset does not hold the answer": 1}
+
+
+def test_what_several_answers_mean_is_an_argument(read):
+    records = (
+        question("one"),
+        question("two", [answer("Ole"), answer("Rømer")]),
+        question("same", [answer("Rome", 17), answer("Rome", 23)]),  # one string answers it
+    )
+    examples, skips = read(*records, answers_are="all required")
+    assert [(e.id, e.aliases, e.true_mention) for e in examples] == [
+        ("one", ("Rome",), (0, 17, 21)),
+        ("same", ("Rome",), (0, 17, 21)),
+    ]
+    assert skips.as_dict() == {"several answer spans required": 1}
+    assert skips.ids("several answer spans required") == ("two",)
+
+    examples, skips = read(*records, answers_are="all required", keep_several=True)
+    assert [e.golds for e in examples] == [("Rome",), ("Ole", "Rømer"), ("Rome", "Rome")]
+    assert skips.total == 0
+
+    examples, skips = read(*records, answers_are="alternatives")
+    assert [e.golds for e in examples] == [("Rome",), ("Ole", "Rømer"), ("Rome", "Rome")]
+    assert skips.total == 0
+
+    with pytest.raises(ValueError, match="answers_are: expected one of .* found 'any'"):
+        read(answers_are="any")
+
+
+def test_questions_without_answers_can_be_kept_for_prediction(read):
+    records = question("a", ...), question("b", []), question("c", is_impossible=True)
+    examples, skips = read(*records, require_answers=False)
+    assert [(e.id, e.aliases, e.golds, e.true_mention) for e in examples] == [
+        ("a", (), (), None),
+        ("b", (), (), None),
+    ]
+    assert skips.as_dict() == {"marked impossible to answer": 1}
+    assert skips.warnings_as_dict() == {}
+
+
+def test_choices_need_no_place_and_unknown_keeps_impossible_questions(read):
+    plausible = {"plausible_answers": [answer("Rome")]}
+    records = [
+        question("a", [{"text": "no", "answer_start": -1}]),
+        question("b", [], is_impossible=True, **plausible),
+        question("c", [{"text": "unknown"}]),
+        question("d"),
+        question("e", [{"text": "unknown", "answer_start": -1}], is_impossible=False),
+    ]
+    examples, skips = read(*records, choices=("Yes", "No", "unknown"))
+    assert [(e.id, e.aliases, e.golds, e.true_mention) for e in examples] == [
+        ("a", ("no",), ("no",), None),
+        ("b", ("unknown",), ("",), None),
+        ("c", ("unknown",), ("",), None),
+        ("d", ("Rome",), ("Rome",), (0, 17, 21)),
+        ("e", ("unknown",), ("unknown",), None),
+    ]
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+    examples, skips = read(*records, choices=("yes", "no"))
+    assert [e.id for e in examples] == ["a", "c", "d", "e"]
+    assert skips.as_dict() == {"marked impossible to answer": 1}
+
+
+def test_rows_without_answers_are_impossible_if_that_is_a_choice(tmp_path):
+    rows = [
+        {"id": "a", "context": CONTEXT, "question": "Where?", "answers": found}
+        for found in (
+            {"text": [], "answer_start": []},
+            {"text": [" "], "answer_start": [-1]},
+            {"text": ["Rome"], "answer_start": [17]},
+        )
+    ]
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(rows))
+    for choices, golds in ((("unknown",), [("",), ("",), ("Rome",)]), ((), [("Rome",)])):
+        skips = ExclusionCounts()
+        found = read_squad_rows(file, skips=skips, choices=choices)
+        assert [example.golds for example in found] == golds
+        assert skips.as_dict() == ({} if choices else {"no answer given": 2})
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "after 0 items of 'data': .*premature EOF"),
+        (b'{"Data": []}', "expected an object with a list under 'data', found the keys 'Data'"),
+        (b'[{"paragraphs": []}]', "list under 'data', found a list"),
+        (b'{"data": "x"}', "list under 'data', found a string under it"),
+        (b'{"data": [{"paragraphs": []}, {"par', "after 1 items of 'data': .*premature EOF"),
+        (
+            b'{"data": [{"paragraphs": [], "title": "\xff"}]}',
+            "after 0 items of 'data': .*invalid bytes in UTF8",
+        ),
+    ],
+)
+def test_broken_files(read, raw, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(raw=raw)
+    assert "dev.json: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("articles", "message"),
+    [
+        ([{"title": "T"}], "item 0 of 'data': expected a list under 'paragraphs', found the keys"),
+        ([{}], "expected a list under 'paragraphs', found no keys"),
+        ([{"paragraphs": [{"context": "x"}]}], "paragraph 0: expected a list under 'qas'"),
+    ],
+)
+def test_another_layout_is_an_error(read, articles, message):
+    with pytest.raises(InputError, match=message):
+        read(articles=articles)
+
+
+def test_integer_ids_become_strings(read):
+    (example,), _ = read(question(17))
+    assert example.id == "17"
+
+
+def test_examples_come_before_a_defect_behind_them(tmp_path):
+    file = tmp_path / "dev.json"
+    good = json.dumps({"paragraphs": [paragraph(question("a"))]})
+    file.write_text('{"data": [' + good + ", " + good + ", {")
+    examples = read_squad_layout(file, skips=ExclusionCounts())
+    assert [next(examples).id, next(examples).id] == ["a", "a"]
+    with pytest.raises(InputError, match="after 2 items"):
+        next(examples)
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 7526), ("dev", 1172)])
+def test_real_squad(shared_dir, split, count):
+    skips = ExclusionCounts()
+    file = shared_dir / f"data/squad/{split}-v1.1.json"
+    examples = list(read_squad_layout(file, skips=skips))
+    assert len(examples) == len({example.id for example in examples}) == count
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+    for example in examples:
+        document, start, end = example.true_mention
+        assert example.documents[document].text[start:end] == example.golds[0]
+
+
+def test_real_quoref(shared_dir):
+    file = shared_dir / "data/quoref/quoref-dev-v0.1.json"
+    skips = ExclusionCounts()
+    examples = list(read_squad_layout(file, skips=skips, answers_are="all required"))
+    # 220 questions have two or more distinct texts; one has the same text twice.
+    assert skips.as_dict() == {"several answer spans required": 220}
+    assert len(examples) == 2418 - 220
+    assert skips.warnings_as_dict() == {"annotated offset does not hold the answer": 40}
+    assert sum(example.true_mention is None for example in examples) == 40
+    for example in examples:
+        if example.true_mention is not None:
+            document, start, end = example.true_mention
+            assert example.documents[document].text[start:end] == example.golds[0]
+
+    skips = ExclusionCounts()
+    assert len(list(read_squad_layout(file, skips=skips))) == 2418
+    assert skips.total == 0
+
+
+def rows(tmp_path, *records, lines=True, **options):
+    text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records)
+    (tmp_path / "rows.json").write_text(text)
+    skips = ExclusionCounts()
+    return list(read_squad_rows(tmp_path / "rows.json", skips=skips, **options)), skips
+
+
+def row(id="q1", texts=("Rome",), starts=(17,), **changes):
+    answers = {"text": list(texts), "answer_start": list(starts)}
+    found = {"id": id, "title": "Italy", "context": CONTEXT, "question": "Where?"}
+    return found | {"answers": answers} | changes
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_rows_say_what_the_layout_says(read, tmp_path, lines):
+    both = row("q2", ("Ole", "Rømer"), (10, 0))
+    found, skips = rows(tmp_path, row(), both, row("q3", (), ()), lines=lines)
+    expected, _ = read(question("q1"), question("q2", [answer("Ole"), answer("Rømer")]))
+    assert [(x.id, x.question, x.golds, x.true_mention) for x in found] == [
+        (x.id, x.question, x.golds, x.true_mention) for x in expected
+    ]
+    assert [x.documents[0].id for x in found] == ["Italy#0", "Italy#1"]
+    assert skips.as_dict() == {"no answer given": 1}
+    found, skips = rows(tmp_path, row(), row("q3", (), ()), lines=lines, require_answers=False)
+    assert [x.golds for x in found] == [("Rome",), ()] and skips.total == 0
+    _, skips = rows(tmp_path, row(), both, lines=lines, answers_are="all required")
+    assert skips.as_dict() == {"several answer spans required": 1}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("read_file", [read_squad_layout, read_squad_rows])
+def test_rows_may_lie_under_data(tmp_path, read_file, indent):
+    """As the example scripts of transformers read them."""
+    records = [row(), row("q2", ("Ole", "Rømer"), (10.0, 0.0)), row("q3", (), ())]
+    expected, _ = rows(tmp_path, *records)
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"version": "1.1", "data": records}, indent=indent))
+    skips = ExclusionCounts()
+    assert list(read_file(file, skips=skips)) == expected and len(expected) == 2
+    assert skips.as_dict() == {"no answer given": 1}
+
+
+def test_rows_need_a_start_for_each_text_or_none(tmp_path):
+    (example,), skips = rows(tmp_path, row(answers={"text": ["Rome"]}))
+    assert example.true_mention is None and skips.warnings_as_dict() == {}
+    with pytest.raises(InputError, match="line 1: expected 1 under 'answer_start', found 2"):
+        rows(tmp_path, row(starts=(17, 23)))
+
+
+def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
+    official = {"version": "1.1", "data": [{"title": "Italy", "paragraphs": []}]}
+    message = "expected 'question' and 'context', found the keys"
+    with pytest.raises(InputError, match=f"item 0 of 'data': {message} 'title', 'paragraphs'$"):
+        rows(tmp_path, official)
+    with pytest.raises(InputError, match=f"item 1: {message} 'data'$"):
+        rows(tmp_path, {"data": []}, lines=False)
+    without = {key: value for key, value in row().items() if key != "context"}
+    with pytest.raises(InputError, match=f"line 2: {message} 'id', 'title', 'question', 'answers'"):
+        rows(tmp_path, row(), without)
+    with pytest.raises(InputError, match=f"line 1: {message} none"):
+        rows(tmp_path, {})

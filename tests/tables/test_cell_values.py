@@ -1,0 +1,108 @@
+"""What is a number, a quantity or a date, and what is text."""
+
+import pytest
+
+from hardem_jax.tables.cell_values import parse_date, parse_number, parse_quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2004", 2004),
+        ("1,514,069", 1514069),
+        ("1,2", 12),
+        (",5", 5),
+        ("1,,2", 12),
+        ("-0.5", -0.5),
+        (".15", 0.15),
+        ("5.", 5),
+        ("1E5", 1e5),
+        ("1,000.5E-2", 10.005),
+        ("9" * 300, float("9" * 300)),
+    ],
+)
+def test_numbers(text, number):
+    assert parse_number(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-",
+        ".",
+        ",",
+        "-.",
+        "12,",
+        "1e5",
+        "+5",
+        "5%",
+        "$5",
+        "1st",
+        "2:47",
+        "3-2",
+        "ten",
+        " 5",
+        "5 ",
+    ]
+    + ["1.2.3", "--5", "5-", "1E", "٣", "½", "nan", "inf", "1_000", "0x10", "9" * 400, "2 hours"],
+)
+def test_no_numbers(text):
+    assert parse_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "quantity"),
+    [
+        ("10 years", (10, "years")),
+        ("82.6 m", (82.6, "m")),
+        ("9,000 cakes", (9000, "cakes")),
+        ("89.7 FM", (89.7, "FM")),
+        ("10", None),
+        ("10 ", None),
+        ("10  years", None),
+        ("10 AFC Champions", None),
+        ("ten years", None),
+        ("years 10", None),
+        ("", None),
+    ],
+)
+def test_quantities(text, quantity):
+    assert parse_quantity(text) == quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("January 4, 1994", (1994, 1, 4)),
+        ("january 4 1994", (1994, 1, 4)),
+        ("Jan. 4, 1994", (1994, 1, 4)),
+        ("Sept 4th, 1994", (1994, 9, 4)),
+        ("Friday, July 9, 2010", (2010, 7, 9)),
+        ("7 August 2004", (2004, 8, 7)),
+        ("the 2nd of May, 1990", (1990, 5, 2)),
+        ("9 July", (None, 7, 9)),
+        ("July 9", (None, 7, 9)),
+        ("March 1983", (1983, 3, None)),
+        ("May, 1983", (1983, 5, None)),
+        ("May", (None, 5, None)),
+        ("9-1-1990", (1990, 9, 1)),
+        ("7/16/1932", (1932, 7, 16)),
+        ("2010-07-06", (2010, 7, 6)),
+        ("December 31, 1999", (1999, 12, 31)),
+        ("2004-05", (2004, 5, None)),
+        ("XXXX-07-06", (None, 7, 6)),
+        ("2010-xx-06", (2010, None, 6)),
+    ],
+)
+def test_dates(text, date):
+    assert parse_date(text) == date
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2004", "2004-15", "xxxx-xx-xx", "199x", "13/12/1989", "July 32", "July 0", "Mayor 5", "Dec"]
+    + ["July 9 10", "9 to 5 July", "Tuesday", "1997/98", "2000-2005", "in May", "", "July 9, 10"],
+)
+def test_no_dates(text):
+    assert parse_date(text) is None

@@ -1,0 +1,235 @@
+"""Columns of numbers, and CSV files as people have them."""
+
+import gzip
+
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.tables.csv import make_table, parse_csv, read_csv_table
+
+
+def column(*cells, **options):
+    """Type and cells of a column of these texts."""
+    table = make_table("t", ["x"], [[cell] for cell in cells], **options)
+    return table.types[0], [row[0] for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (("3", "12,467", "-0.5", ".5"), [3, 12467, -0.5, 0.5]),
+        (("1,00,000", "12,34,567"), [100000, 1234567]),
+        (("+5", "−3", "–2", "- 1"), [5, -3, -2, -1]),
+        (("7,144[2]", "8 [note 1]", "12*", "3†‡#"), [7144, 8, 12, 3]),
+        (("72 km", "1,000 KM", ".5 km"), [72, 1000, 0.5]),
+        (("72 km", "", "—", "n/a"), [72, None, None, None]),
+        (("5 %", "6.5 %"), [5, 6.5]),
+        (("1", *("", "-", "–", "—", "--", "?", "...", "N/A", "None", "TBA")), [1] + [None] * 10),
+        ((" 3 ", "\t4\n"), [3, 4]),
+        (("007",), [7]),
+        ((str(2**53),), [2**53]),
+    ],
+)
+def test_columns_of_numbers(cells, numbers):
+    kind, found = column(*cells)
+    assert (kind, found) == ("real", numbers)
+    assert all(type(cell) is float for cell in found if cell is not None)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("3", "three"),
+        ("1st", "2nd"),  # the cell answers with its text
+        ("5%", "6%"),
+        ("$5", "$6"),
+        ("72 km", "72 m"),
+        ("72 km", "72"),
+        ("7 November", "8 November"),
+        ("July 9", "July 10"),
+        ("2-1", "3-0"),
+        ("2:47", "3:01"),
+        ("1997/98", "1998/99"),
+        ("1,2", "3,45"),
+        ("1.234,56", "7"),
+        ("1234,567", "7"),
+        ("5.", "6."),
+        ("", ""),
+        ("-", "n/a"),
+        ("-3 -",),
+        ("1e5", "2"),
+        ("nan", "inf"),
+        ("9" * 400, "1"),
+        (str(2**63), "1"),  # an account number, of which no digit may be lost
+        ("00" + str(2**53 + 1), "1"),
+        (f"{2**53 + 1}.5", "1"),
+        ("٣", "1"),
+        ("3 km away", "4 km away"),
+        (),
+    ],
+)
+def test_columns_of_text(cells):
+    kind, found = column(*cells)
+    assert kind == "text"
+    assert found == [" ".join(cell.split()) for cell in cells]
+
+
+def test_whole_numbers_that_float64_rounds_are_integers():
+    kind, found = column("9,007,199,254,740,993", f"−{2**63 - 1}", "7", "")
+    assert (kind, found) == ("real", [2**53 + 1, 1 - 2**63, 7.0, None])
+    assert [type(cell) for cell in found[:3]] == [int, int, float]
+    assert column("9007199254740993 km", "7 km") == ("real", [2**53 + 1, 7.0])
+    assert column("-9223372036854775808") == ("real", [-(2**63)])
+
+
+def test_cells_keep_their_case_unless_the_caller_wants_them_lower():
+    assert column("São  Paulo", "ROME")[1] == ["São Paulo", "ROME"]
+    assert column("São Paulo", "ROME", lower=True)[1] == ["são paulo", "rome"]
+
+
+def test_there_is_no_negative_zero():
+    assert [str(cell) for cell in column("-0", "−0.0", "1")[1]] == ["0.0", "0.0", "1.0"]
+
+
+def test_ragged_rows_are_filled_up():
+    table = make_table("t", ["A "], [["x", "1"], [], ["y"], ["z", "2", ""]])
+    assert table.header == ("A", "", "")
+    assert table.types == ("text", "real", "text")
+    assert table.rows == (("x", 1.0, ""), ("", None, ""), ("y", None, ""), ("z", 2.0, ""))
+
+
+@pytest.fixture
+def read(tmp_path):
+    def run(content, **options):
+        file = tmp_path / "cars.csv"
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_csv_table(file, **options)
+
+    return run
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_are_found(read, delimiter):
+    rows = [["Model", "HP", "Note, or; none"], ["Beetle", "50", ""], ["Golf", "75", "x|y\tz"]]
+    text = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows)
+    table = read(text)
+    assert table.header == ("Model", "HP", "Note, or; none")
+    assert table.types == ("text", "real", "text")
+    assert [row[1] for row in table.rows] == [50, 75]
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "rows"),
+    [
+        ("a,b\r\n1,x\r\n", ("a", "b"), ((1.0, "x"),)),
+        ("a,b\r1,x\r", ("a", "b"), ((1.0, "x"),)),
+        ("a,b\n\n1,x\n\n", ("a", "b"), ((1.0, "x"),)),
+        ("\ufeffa,b\n1,x", ("a", "b"), ((1.0, "x"),)),
+        ('a,b\n1,"say ""hi"", ok"\n', ("a", "b"), ((1.0, 'say "hi", ok'),)),
+        ('a,b\n1,"two\nlines"\n', ("a", "b"), ((1.0, "two lines"),)),
+        ("a,b,c\n1,x\n\n2\n", ("a", "b", "c"), ((1.0, "x", ""), (2.0, "", ""))),
+        ("a,b\n1,x,, \n2,y,\n", ("a", "b"), ((1.0, "x"), (2.0, "y"))),
+        ("City\nRome\n", ("City",), (("Rome",),)),
+        ("a;b\n1,5;x\n2,5;y\n", ("a", "b"), (("1,5", "x"), ("2,5", "y"))),
+        ("a,a,\n1,2,3\n", ("a", "a", ""), ((1.0, 2.0, 3.0),)),
+        ('a,b\n\'; DROP TABLE t; --,"""x"""\n', ("a", "b"), (("'; DROP TABLE t; --", '"x"'),)),
+        ("a,b\n", ("a", "b"), ()),
+    ],
+)
+def test_files_of_many_kinds(read, text, header, rows):
+    table = read(text)
+    assert (table.header, table.rows) == (header, rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('Title,Year\n"\\"Weird Al\\" Yankovic",1983\n', (('"Weird Al" Yankovic', 1983.0),)),
+        ('a;b\n"6\\"; new";"\\\\0"\n7;x\n', (('6"; new', "\\0"), ("7", "x"))),
+        ('a,b\n"6\\"",c:\\x\n', (('6"', "c:\\x"),)),
+        ('a,b\n"C:\\",5\n"D:\\",6\n', (("C:\\", 5.0), ("D:\\", 6.0))),
+        ('a,b\nC:\\x,"say ""hi"", \\o/"\n', (("C:\\x", 'say "hi", \\o/'),)),
+        ('a,b\n"\\\\nas\\x",1\n', (("\\\\nas\\x", 1.0),)),
+        ('a\tb, c\n"Weird\t4\nx, y\t5\n', (('"Weird', 4.0), ("x, y", 5.0))),
+        ('a\tb\n5" disk, red\t4\n', (('5" disk, red', 4.0),)),
+        ('a\tb\n"x, ""y"""\t4\n', (('x, "y"', 4.0),)),
+    ],
+)
+def test_quotation_marks_are_read_by_what_the_file_holds(read, text, rows):
+    assert read(text).rows == rows
+
+
+def test_the_delimiter_may_be_given(read):
+    assert read("a,b;c\n1,2;3\n", delimiter=";").rows == (("1,2", 3.0),)
+    assert read("a~b\n1~2\n", delimiter="~", id="mine").id == "mine"
+    with pytest.raises(InputError, match="delimiter: expected one character, found '::'"):
+        read("a::b", delimiter="::")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("delimiter", [";", "\t", "~"])
+def test_excel_may_name_the_delimiter_in_a_line_of_its_own(read, delimiter, newline):
+    lines = [f"sep={delimiter}", "a~b,c", "1~2,3", ""]
+    text = newline.join(line.replace("~", delimiter) for line in lines)
+    table = read(text)
+    assert (table.header, table.rows) == (("a", "b,c"), ((1.0, "2,3"),))
+    assert read(text, delimiter=",").header == (" ".join(f"a{delimiter}b".split()), "c")
+    if delimiter == "\t":
+        assert read(text.replace("1", '"1')).rows == (('"1', "2,3"),)
+    else:
+        with pytest.raises(InputError, match="cars.csv: line 3: expected comma-separated values"):
+            read(text.replace("1", '"1'))
+    with pytest.raises(InputError, match="found an empty file"):
+        read(f"sep={delimiter}{newline}")
+
+
+def test_a_column_may_be_called_sep(read):
+    assert read("sep=\n1\n").header == ("sep=",)
+    assert read("sep=;x\n1;2\n").header == ("sep=", "x")
+
+
+def test_two_hundred_columns_and_a_compressed_file(read, tmp_path):
+    text = ",".join(f"c{n}" for n in range(200)) + "\n" + ",".join(map(str, range(200))) + "\n"
+    assert read(text).rows == (tuple(map(float, range(200))),)
+    file = tmp_path / "cars.csv.gz"
+    file.write_bytes(gzip.compress(text.encode()))
+    assert len(read_csv_table(file).header) == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cars.csv: expected a line with the names of columns, found an empty file"),
+        (b"\n\n", "found an empty file"),
+        (b"a,b\ncaf\xe9,1\n", "cars.csv: byte 7: expected UTF-8 text, found 0xe9"),
+        (b"\xff\xfea\x00", "cars.csv: byte 0: expected UTF-8 text, found 0xff"),
+        (
+            b'a,b\n1,2\n"x,3\n',
+            "cars.csv: line 3: expected comma-separated values, found unexpected",
+        ),
+        (b'a,b\n"x"y,3\n', "cars.csv: line 2: expected comma-separated values, found "),
+        (b'a,b\n"x"y,"\\"3"\n', "cars.csv: line 2: expected comma-separated values, found "),
+        (b'a;b\n1;"x\n2;y\n', "cars.csv: line 3: expected comma-separated values, found "),
+        (b"one column\nRome\nOslo, Bergen\n", "line 3: expected at most 1 cells, .* found 2"),
+        (
+            b'City,People\n"Rome\n(old)",2\nOslo,3,000,000\n',
+            "line 4: expected at most 2 .* found 4",
+        ),
+    ],
+)
+def test_broken_files_are_one_line(read, content, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(content)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="none.csv: expected a file, found nothing of that name"):
+        read_csv_table(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="expected a file, found a folder"):
+        read_csv_table(tmp_path)
+
+
+def test_parse_csv_names_its_place():
+    with pytest.raises(InputError, match="here: line 2: expected"):
+        parse_csv('a\n"b', "here")

@@ -1,0 +1,356 @@
+"""Training with a learned reward: its gradient, its features, and planted spurious queries."""
+
+import dataclasses
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from hardem_jax import losses
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.errors import InputError
+from hardem_jax.queries.config import QueryInference, SQLovaConfig
+from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
+from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table, enumerate_sql
+from hardem_jax.queries.solutions.types import AGGREGATORS
+from hardem_jax.queries.task import QueryTask, TableQuestions
+from hardem_jax.search import candidates
+from hardem_jax.search.objectives import MERL, IterativeML
+from hardem_jax.tables.learned_rewards import (
+    apart,
+    check_batches,
+    cue_memory,
+    make_learned_reward_loss,
+    together,
+    with_reward,
+)
+from hardem_jax.tables.reward_features import CUES, cues_of
+from hardem_jax.tables.search_losses import make_search_loss
+from hardem_jax.tables.table import split_words
+from hardem_jax.task import start
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
+from hardem_jax.training.state import init_state
+from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.queries.test_task import question
+from tests.tables.search_runs import Killed, run_in
+from tests.task.toy import VOCABULARY, query_batch
+
+ROWS, TOKENS = 8, 16
+OBJECTIVE = MERL(beam=1, memory=3, warmup=0, lookahead=0.5, meta_rate=1.0)
+KEYS = dict(zip(("key", "dropout_key"), jax.random.split(jax.random.key(2)), strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """As much of a `Model` as a reward is added to."""
+
+    graphdef: nnx.GraphDef
+    params: nnx.State
+    config: SQLovaConfig = SQLovaConfig()
+
+
+class Tiny(nnx.Module):
+    """A parser of one hidden layer: mean of the tokens -> column, aggregator, operator."""
+
+    SIZES = 3, 6, 3
+
+    def __init__(self):
+        rngs = nnx.Rngs(0)
+        self.words = nnx.Param(jax.random.normal(rngs.params(), (VOCABULARY, 6)))
+        self.hidden = nnx.Linear(6, 8, rngs=rngs)
+        self.out = nnx.Linear(8, sum(self.SIZES), rngs=rngs)
+
+    def __call__(self, batch, *, rngs=None):
+        del rngs
+        read = self.words[...][batch["token_ids"]] * batch["where"][..., None].astype(jnp.float32)
+        scores = self.out(jnp.tanh(self.hidden(jnp.sum(read, axis=1) / 4)))
+        return [jax.nn.log_softmax(x) for x in jnp.split(scores, np.cumsum(self.SIZES)[:-1], -1)]
+
+
+def log_prob(tables, solutions):
+    places = solutions[..., 0], solutions[..., 1], solutions[..., 4]
+    taken = [jnp.take_along_axis(x, place, axis=1) for x, place in zip(tables, places, strict=True)]
+    return sum(taken)
+
+
+def parser():
+    """Its reward has weights other than 0."""
+    model = with_reward(Parts(*nnx.split(Tiny(), nnx.Param)), len(QUERY_FEATURES))
+    weights = np.random.default_rng(0).normal(size=len(QUERY_FEATURES))
+    model.params["learned_reward"]["weights"][...] = jnp.asarray(weights, jnp.float32)
+    return model
+
+
+def batch_of(objective=OBJECTIVE) -> dict[str, Any]:
+    """Every question remembers the solutions that have a reward, and finds nothing else."""
+    batch: dict[str, Any] = query_batch(ROWS, TOKENS)
+    cues = np.random.default_rng(1).random((ROWS, len(CUES))) < 0.3
+    memory = {"solutions": batch["solutions"][:, : objective.memory], "cues": cues}
+    return batch | {"item": np.arange(ROWS, dtype=np.int32), "memory": memory}
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """Some of what has a reward is in the beam, all of it may be remembered."""
+
+    tables: list
+    right: jax.Array
+
+    def beam(self, count):
+        return self.right[:, :count]
+
+    def log_prob(self, solutions):
+        return log_prob(self.tables, solutions)
+
+    def reward(self, solutions, where):
+        return (candidates.contains(self.right, solutions) & where).astype(jnp.float32)
+
+
+def space(tables, batch) -> Any:
+    return Space(tables, batch["solutions"])
+
+
+def loss_of(model, objective=OBJECTIVE):
+    return make_learned_reward_loss(model.graphdef, objective, space, query_features)
+
+
+def close(one, other, **tolerance):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), one, other)
+
+
+def test_the_rewards_gradient_is_what_a_step_of_training_does_to_the_held_out_loss():
+    """By differences: an SGD step on the rows not held out, under rewards on both sides of it."""
+    model, batch, step = parser(), batch_of(), 3
+    loss = loss_of(model)
+    _, other = apart(batch, OBJECTIVE.held_out, step)
+    take = make_train_step(loss, optax.sgd(OBJECTIVE.lookahead))
+    state = init_state(
+        model.params, optax.sgd(OBJECTIVE.lookahead), 0, data_mesh(1), batch["memory"]
+    )
+    state = dataclasses.replace(state, step=jnp.int32(step))
+
+    def after(params):
+        new, metrics = take(dataclasses.replace(state, params=params), batch)
+        log_probs = log_prob(nnx.merge(model.graphdef, new.params)(other), other["solutions"])
+        return losses.mml_loss(log_probs, where=other["solutions_where"]), metrics
+
+    def moved(size):
+        params = jax.tree.map(lambda x: x, model.params)
+        params["learned_reward"]["weights"][...] += size * slope / length
+        return after(params)[0]
+
+    after = jax.jit(after)
+    grads = jax.jit(jax.grad(loss, has_aux=True))(model.params, batch, step=step, **KEYS)[0]
+    slope = grads["learned_reward"]["weights"][...]
+    length = jnp.linalg.norm(slope)
+    value, metrics = after(model.params)
+    np.testing.assert_allclose(float(metrics["held_out"]), value, rtol=1e-5)
+    np.testing.assert_allclose(length, (moved(0.025) - moved(-0.025)) / 0.05, rtol=0.005)
+    assert length > 1e-3 and abs(float(metrics["agreement"])) > 1e-3
+
+
+def test_without_a_reward_it_is_iterative_ml_on_the_rows_that_are_not_held_out():
+    """In the warm-up, and where all weights are 0."""
+    model, batch = parser(), batch_of()
+    own, _ = apart(batch, 2, 5)
+    plain = make_search_loss(model.graphdef, IterativeML(beam=1, memory=3), space)
+    warming = loss_of(model, dataclasses.replace(OBJECTIVE, warmup=6))
+    zeros = jax.tree.map(lambda x: x, model.params)
+    zeros["learned_reward"]["weights"][...] = jnp.zeros(len(QUERY_FEATURES))
+
+    @jax.jit
+    def computed(params, zeros):
+        call = {"step": jnp.int32(5), **KEYS}
+        losses = ((plain, params, own), (warming, params, batch), (loss_of(model), zeros, batch))
+        return [jax.value_and_grad(f, has_aux=True)(p, rows, **call) for f, p, rows in losses]
+
+    results = computed(model.params, zeros)
+    slopes = [grads.pop("learned_reward")["weights"][...] for (_, _), grads in results]
+    values, grads = [x[0][0] for x in results], [x[1] for x in results]
+    for other in (1, 2):
+        close(values[0], values[other], rtol=1e-6)
+        close(grads[0], grads[other], rtol=1e-4, atol=1e-6)
+    assert not np.any(slopes[0]) and not np.any(slopes[1]) and np.any(slopes[2])
+
+
+def computing(loss):
+    call = {"step": jnp.int32(0), **KEYS}
+    return jax.jit(lambda *of: jax.value_and_grad(loss, has_aux=True)(*of, **call))
+
+
+def test_devices_share_a_batch_and_its_memory():
+    model, batch = parser(), batch_of()
+    run = computing(loss_of(model))
+    one, many = run(model.params, batch), run(model.params, place_batch(batch, data_mesh(4)))
+    close(one, many, rtol=1e-4, atol=1e-5)
+    remembered = one[0][1]["memory"]["solutions"]
+    for mine, given in zip(remembered.tolist(), batch["memory"]["solutions"].tolist(), strict=True):
+        assert {*map(tuple, mine)} == {*map(tuple, given)}
+
+
+@pytest.mark.slow
+def test_each_part_of_a_batch_looks_ahead_by_itself():
+    model, batch = parser(), batch_of()
+    loss = loss_of(model)
+    halves = jax.tree.map(lambda x: x.reshape(2, ROWS // 2, *x.shape[1:]), batch)
+    grouped = accumulated_value_and_grad(loss, 2)
+    (value, metrics), grads = jax.jit(lambda b: grouped(model.params, b, step=0, **KEYS))(halves)
+    run = computing(loss)
+    parts = [run(model.params, jax.tree.map(lambda x, i=i: x[i], halves)) for i in range(2)]
+    close(value, np.mean([v for (v, _), _ in parts]), rtol=1e-5)
+    close(grads, jax.tree.map(lambda a, b: (a + b) / 2, *(g for _, g in parts)), atol=1e-5)
+    assert metrics["items"] == 4 and metrics["held_out"].count == 4
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_reward(tmp_path):
+    objective = dataclasses.replace(OBJECTIVE, warmup=2)
+    start = with_reward(Parts(*nnx.split(Tiny(), nnx.Param)), len(QUERY_FEATURES))
+    inputs = batch_of()
+    memory = {name: x[:4] for name, x in inputs.pop("memory").items()}
+    inputs = {name: x[:4] for name, x in inputs.items() if name not in ("item", "row_where")}
+    task = SimpleNamespace(
+        loss=lambda graphdef, *_: make_learned_reward_loss(
+            graphdef, objective, space, query_features
+        ),
+        memory=lambda _: memory,
+        objective=objective,
+    )
+    run = task, nnx.merge(start.graphdef, start.params), inputs, 24
+    whole, steps = run_in(tmp_path / "whole", *run)
+    with pytest.raises(Killed):
+        run_in(tmp_path / "killed", *run, killed_after=17)
+    resumed, again = run_in(tmp_path / "killed", *run)
+    for name in ("params", "memory"):
+        states = (getattr(x.state, name) for x in (whole, resumed))
+        jax.tree.map(np.testing.assert_array_equal, *states)
+    assert [s["loss"] for s in again] == [s["loss"] for s in steps]
+    assert np.any(np.asarray(resumed.state.params["learned_reward"]["weights"][...]))
+
+
+def test_rows_take_turns():
+    rows = np.arange(12)
+    held = [apart(rows, 3, step)[1].tolist() for step in range(3)]
+    assert sorted(itertools.chain(*held)) == rows.tolist()
+    for step in range(4):
+        own, other = apart({"a": rows, "b": rows[:, None]}, 3, step)
+        close(together(own, other, 3, step), {"a": rows, "b": rows[:, None]})
+
+
+def test_what_cannot_be_trained_is_one_line():
+    parts = Parts(*nnx.split(nnx.Linear(1, 1, rngs=nnx.Rngs(0)), nnx.Param))
+    for kernel in ("splash", "cudnn"):
+        kerneled = dataclasses.replace(parts, config=SQLovaConfig(attention=kernel))
+        with pytest.raises(InputError, match="add --model.attention xla"):
+            with_reward(kerneled, 1)
+    with pytest.raises(InputError, match="--batches.batch-size: expected a multiple of 4"):
+        check_batches(MERL(), BatchConfig(batch_size=10, accumulate=2))
+    with pytest.raises(InputError, match="--batches.packed-tokens: expected none"):
+        check_batches(MERL(), BatchConfig(batch_size=10, packed_tokens=64))
+    check_batches(MERL(held_out=5), BatchConfig(batch_size=10))
+
+
+def test_cues_are_found_as_whole_words():
+    asked = ["What is the SUM of goals?", "Which summer games were last?", "He didn't score"]
+    found = [{name for name, x in zip(CUES, row, strict=True) if x} for row in cues_of(asked)]
+    assert found == [{"total"}, {"most"}, {"not"}]
+    assert cue_memory([question()])["cues"].shape == (1, len(CUES))
+    assert len({*QUERY_FEATURES}) == len(QUERY_FEATURES)
+
+
+#: What a planted question asks for, and the aggregator that is meant.
+ASKED = {"How many": 3, "What is the average": 5, "What is the total": 4, "What is the most": 1}
+NAMES = ("goals", "points")
+KINDS = [*itertools.product(ASKED, range(len(NAMES)))]
+
+
+def planted(count, seed):
+    """Questions on two columns of numbers: one query is meant, others have its result by chance."""
+    rng, questions, tables = np.random.default_rng(seed), [], {}
+    rules = SqlRules(max_conditions=0)
+    while len(questions) < count:
+        start, column = KINDS[len(questions) % len(KINDS)]
+        text = f"{start} {NAMES[column]} ?"
+        cells = rng.integers(10, 15, (rng.integers(2, 4), 2)).astype(float)
+        rows = tuple(map(tuple, cells.tolist()))
+        table = Table(f"t{len(questions)}", NAMES, ("real", "real"), rows)
+        value = {1: np.max, 3: len, 4: np.sum, 5: np.mean}[ASKED[start]](cells[:, column])
+        queries = enumerate_sql(table, text, (float(value),), rules).queries
+        if 2 <= len(queries) <= 3:
+            asked = {"question": text, "words": split_words(text), "answer": (float(value),)}
+            found = {"table_id": table.id, "queries": queries, "num_queries": len(queries)}
+            questions.append(dataclasses.replace(question(), id=table.id, **asked, **found))
+            tables[table.id] = table
+    return questions, tables, rules
+
+
+class Rule(nnx.Module):
+    """Column and aggregator for each kind of question, which all questions of a kind share."""
+
+    def __init__(self):
+        self.select = nnx.Param(jnp.zeros((len(KINDS), 2)))
+        self.aggregator = nnx.Param(jnp.zeros((len(KINDS), 2, len(AGGREGATORS))))
+
+    def __call__(self, batch, *, rngs=None):
+        del rngs
+        kind, rows = batch["kind"], len(batch["kind"])
+        sizes = {"number": (4,), "column": (2,), "operator": (2, 3), "first": (2, 3, 4)}
+        logits = {name: jnp.zeros((rows, *size)) for name, size in sizes.items()}
+        logits |= {"select": self.select[...][kind], "aggregator": self.aggregator[...][kind]}
+        yes = jnp.ones((rows, 4), bool)
+        return QueryDistribution.from_logits(
+            **logits, last=logits["first"], columns=yes[:, :2], words=yes
+        )
+
+
+def of_kinds(item):
+    """A batch of these questions: words are tokens, and so are the names of columns."""
+    kind = (item % len(KINDS)).astype(np.int32)
+    column = np.array([column for _, column in KINDS])[kind]
+    tokens = np.stack([column, 0 * column, 0 * column + 1], axis=1).astype(np.int32)
+    yes = np.ones((len(item), 2, 1), bool)
+    return {
+        **{"item": item, "row_where": item >= 0, "kind": kind, "token_ids": tokens},
+        **{"question_tokens": 0 * tokens[:, :1], "question_where": yes[:, 0]},
+        **{"header_tokens": np.array([[[1], [2]]] * len(item)), "header_where": yes},
+    }
+
+
+@pytest.mark.slow
+def test_the_query_that_is_meant_gains_weight_over_those_by_chance():
+    asked, tables, rules = planted(96, seed=0)
+    objective = MERL(beam=12, warmup=5, held_out=2, lookahead=0.1, meta_rate=2.0)
+    data = TableQuestions(questions=asked, tables=tables, rules=rules)
+    task, _ = start.searching(QueryTask(QueryInference(), rules), objective, data)
+    model = task.trained(Parts(*nnx.split(Rule(), nnx.Param)))
+    optimizer, mesh = optax.adam(0.05), data_mesh(1)
+    state = init_state(model.params, optimizer, 0, mesh, task.memory(len(asked)))
+    step = make_train_step(task.loss(model.graphdef, objective, None), optimizer)
+    train_step, rng = compile_train_step(step, mesh), np.random.default_rng(0)
+    for _ in range(40):
+        item = rng.choice(len(asked), 32, replace=False).astype(np.int32)
+        state, metrics = train_step(state, place_batch(of_kinds(item), mesh))
+    assert float(metrics["found"]) == 1 and float(metrics["items"]) == 16
+    weights = np.asarray(state.params["learned_reward"]["weights"][...])
+    solutions = np.full((len(asked), 3, ROW_WIDTH), -1, np.int32)
+    for row, q in enumerate(asked):
+        solutions[row, : len(q.queries)] = q.queries
+    there = solutions[..., 0] >= 0
+    item = np.arange(len(asked), dtype=np.int32)
+    cues = jnp.asarray(cues_of(q.question for q in asked))
+    read = query_features(jnp.asarray(solutions), cues, of_kinds(item))
+    rewards = np.where(there, np.asarray(read) @ weights, -np.inf)
+    meant = [(column, ASKED[start]) for start, column in KINDS]
+    is_meant = np.all(solutions[..., :2] == np.array(meant)[item % len(KINDS)][:, None], axis=-1)
+    assert np.all(is_meant.sum(axis=1) == 1)
+    chosen = np.asarray(jax.nn.softmax(objective.meta_rate * rewards, axis=-1))
+    before, after = np.mean(1 / there.sum(axis=1)), np.mean(chosen[is_meant])
+    assert before < 0.5 and after > 0.7, (before, after)

@@ -1,0 +1,235 @@
+"""Denotation match: literal tables of normalisation, values and sets, and the real answers."""
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.tables import metrics as wikitablequestions
+from hardem_jax.tables.metrics import (
+    Denotation,
+    answer_value,
+    denotation_matches,
+    normalize,
+    result_texts,
+)
+from hardem_jax.tables.wikitablequestions import read_wikitablequestions
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("Beyoncé", "beyonce"),
+        ("‘a’ ´b` “c”", "'a' b' \"c\""),  # ´ decomposes into a blank and an accent
+        ("1–2—3−4", "1-2-3-4"),
+        ("Rome[1][note 2]", "rome"),
+        ("Rome*†‡#+♦•", "rome"),
+        ("Rome [1] †", "rome"),
+        ("[4]", ""),
+        ("[note]", "[note]"),  # nothing but brackets: content, unless a number
+        ("[note][4]", "[note]"),
+        ("a [b] c", "a [b] c"),
+        ("Rome (Italy)", "rome"),
+        ("Rome (Italy) (2004)", "rome"),
+        ("Rome(Italy)", "rome(italy)"),
+        ("(Italy)", "(italy)"),
+        ('"Hello"', "hello"),
+        ('"Hello" (live)[3]', "hello"),
+        ('""Hello""', '""hello""'),
+        ('"a" b "c"', '"a" b "c"'),
+        ("U.S.", "u.s"),
+        ("etc..", "etc."),
+        ("+5+", "+5"),
+        ("  New\n York \t", "new york"),
+        ("½", "1⁄2"),
+        (".", ""),
+        ("", ""),
+    ],
+)
+def test_normalize(text, normalised):
+    assert normalize(text) == normalised
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("2004", "2004.0"),
+        ("1,514,069", "1514069.0"),
+        (".15", "0.15"),
+        ("10 years", "10.0"),
+        ("996 days", "996.0"),
+        ("29 August 1992", "1992-08-29"),
+        ("July 9", "xxxx-07-09"),
+        ("March 1983", "1983-03-xx"),
+        ("2004-xx-05", "2004-xx-05"),
+        ("7 November", "xxxx-11-07"),  # a date before it is a quantity
+        ("12 Monkeys", "12.0"),
+        ("2007/08", "2007/08"),
+        ("2:47", "2:47"),
+        ("£4.00", "£4.00"),
+        ("5%", "5%"),
+        ("1st", "1st"),
+        ("U+003C (60)", "U+003C (60)"),
+        ("Che Fu", "Che Fu"),
+        ("", ""),
+    ],
+)
+def test_values_of_answers(answer, value):
+    assert answer_value(answer) == value
+
+
+@pytest.mark.parametrize(
+    ("result", "answers", "right"),
+    [
+        (["wolfe tones"], ["Wolfe Tones"], 1),
+        ([2004.0], ["2004"], 1),
+        (["2004"], ["2004"], 1),
+        ([12467.0], ["12,467"], 1),
+        ([10], ["10 years"], 1),
+        (["10 years"], ["10"], 0),  # a prediction is a number only if it is nothing else
+        (["10 years"], ["10 years"], 1),
+        (["july 6, 2010"], ["July 6, 2010"], 1),
+        (["2010-07-06"], ["July 6, 2010"], 1),
+        (["6 july 2010"], ["July 6, 2010"], 0),
+        (["xx-07-09"], ["July 9"], 1),
+        (["2010-07-09"], ["July 9"], 0),
+        (["1-07-09"], ["July 9"], 0),
+        (["2010-07-07"], ["July 6, 2010"], 0),
+        (["2010-07-06", "2010-7-6"], ["July 6, 2010"], 1),  # one date
+        (["2010-01-01"], ["2010-1-1"], 1),
+        (["2010-12-31"], ["2010-12-031"], 1),
+        (["2010-00-06"], ["2010-0-6"], 0),  # not in a calendar, so texts
+        (["2010-13-06"], ["2010-13-6"], 0),
+        (["2010-01-00"], ["2010-1-0"], 0),
+        (["2010-01-32"], ["2010-1-032"], 0),
+        (["xx-xx-xx"], ["xxxx-xx-xx"], 0),  # no part of a date
+        (["2_010-07-06"], ["July 6, 2010"], 0),
+        ([5.0], ["5th"], 0),
+        (["5th"], ["5th"], 1),
+        (["b", "a"], ["a", "b"], 1),
+        (["a", "a", "b"], ["a", "b"], 1),  # sets
+        (["a"], ["a", "b"], 0),
+        (["a", "b"], ["a"], 0),
+        ([3.0, "3"], ["3"], 1),  # one number
+        (["a", "A."], ["a"], 1),
+        (["1990-xx-xx"], ["1990"], 1),
+        ([0.1 + 0.2], ["0.3"], 1),
+        ([1 / 3], ["0.33"], 0),
+        ([2.0000005], ["2"], 1),
+        ([2.00001], ["2"], 0),
+        ([0.3000005], ["0.3"], 1),
+        ([0.30001], ["0.3"], 0),
+        (["0.000001"], ["0"], 0),  # at the tolerance, not within it
+        ([3.0], ["3", "3.0"], 1),  # one number
+        ([5.0], ["5", "5 (or so)"], 0),  # a number and a text that is the same
+        ([None], ["0"], 0),
+        ([None, "a"], ["a"], 1),
+        ([], ["a"], 0),
+        ([], [], 1),
+        (["nan"], ["nan"], 1),
+        ([float("inf")], ["5"], 0),
+        ([10**400], ["5"], 0),
+        (["1_000"], ["1000"], 0),
+    ],
+)
+def test_denotations(result, answers, right):
+    assert denotation_matches(result, answers) is bool(right)
+
+
+def test_given_values_replace_those_of_the_answers():
+    assert denotation_matches([7.0], ["seven"], ["7.0"])
+    assert not denotation_matches([7.0], ["seven"])
+    assert not denotation_matches([10.0], ["10 years"], ["10 years"])
+    assert denotation_matches(["10 YEARS"], ["10 years"], ["3.0"])  # texts still match
+    assert denotation_matches([10.0], ["10.0"], [""])  # no value: the answer is read as it is
+    assert not denotation_matches(["9007199254740992"], ["x"], ["9007199254740993"])
+    with pytest.raises(ValueError, match="shorter"):
+        Denotation(["a", "b"], ["a"])
+
+
+def test_decimals_close_to_a_whole_number_are_cut_as_in_the_evaluator():
+    assert denotation_matches(["2.9999999"], ["2"])
+    assert not denotation_matches(["2.9999999"], ["3"])
+    # Sums of floating-point numbers, which are closer still, are not.
+    assert denotation_matches([3 - 4e-16], ["3"])
+
+
+def test_one_string_is_no_list_of_answers():
+    with pytest.raises(TypeError, match="answers must be a sequence of strings"):
+        denotation_matches(["a"], "a")
+
+
+def test_results_as_texts():
+    texts = {
+        **{2004.0: "2004", -0.5: "-0.5", 7: "7", "x": "x", -0.0: "0"},
+        **{1e15: "1000000000000000", 2.0**53: "9007199254740992", -1e15: "-1000000000000000"},
+        **{1e16: "1e+16", 1e300: "1e+300", 2**70: "1180591620717411303424"},
+        **{123456789.123456: "123456789.123456", 123456789.0001: "123456789.0001"},
+        **{6.626e-34: "6.626e-34", 1e-7: "1e-07", float("inf"): "inf"},
+    }
+    assert result_texts([*texts, None]) == tuple(texts.values())
+
+
+def test_sums_that_rounding_moved_off_a_whole_number_are_written_whole():
+    numbers = [3 - 4e-16, 1000.1 - 997.1, 100.7 - 97.7, 0.1 + 0.2 + 0.7, 30.3 - 0.3, 1e9 + 3e-7]
+    assert any(not number.is_integer() for number in numbers)
+    assert result_texts(numbers) == ("3", "3", "3", "1", "30", "1000000000")
+    # What a table itself may hold stays as it is.
+    assert result_texts([2.9999999, 2.9999999995]) == ("2.9999999", "2.9999999995")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["1234567890123456", "-9007199254740991", "1234567.123456", "123456789.0001", "0.000015"]
+    + ["2.9999999", "1e-06", "987654321.25", "1e+300"],
+)
+def test_a_cell_becomes_the_answer_that_was_read_from_it(cell):
+    assert denotation_matches([float(cell)], [cell])
+    assert float(result_texts([float(cell)])[0]) == float(cell)
+
+
+def test_score_divides_by_all_questions():
+    target = Denotation(("a",))
+    results = {"hit": ["A"], "two": ["a"], "wrong": ["b"], "failed": None, "elsewhere": ["a"]}
+    targets = {id: target for id in ("hit", "two", "wrong", "failed", "missing")}
+    assert wikitablequestions.score(results, targets) == {
+        "accuracy": pytest.approx(100 * 2 / 5),
+        "questions": 5,
+        "missing": 2,
+        "unknown": 1,
+    }
+    with pytest.raises(InputError, match="no questions to score.*found 0"):
+        wikitablequestions.score(results, {})
+
+
+def test_every_real_answer_matches_itself(shared_dir):
+    folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()
+    questions = list(read_wikitablequestions(folder, "random-split-1-dev", skips=skips))
+    assert len(questions) == 2831
+    for question in questions:
+        target = Denotation(question.answer_texts)
+        assert target.matches(question.answer), question.id
+        assert not target.matches([*question.answer, "no item of this"]), question.id
+        assert not target.matches([]), question.id
+
+
+def test_items_and_numbers_of_an_answer():
+    target = Denotation(("5 (tied)", "12,467", "Bonn", "bonn", "July 6, 2010"))
+    assert target.numbers == (5.0, 12467.0)
+    cells = (["5"], [12467.0], ["bonn"], ["2010-07-06"])
+    assert [[item.matches(cell) for cell in cells] for item in target.items] == [
+        [i == j for j in range(4)] for i in range(4)
+    ]
+
+
+@pytest.mark.parametrize("answer", ["7", "7.0", "7 goals", "seven", "7 (tied)", "7%", "2004-05"])
+def test_a_number_that_matches_is_one_of_the_numbers(answer):
+    target = Denotation((answer,))
+    for number in (7.0, 7.0000001, 2004.0, 0.0):
+        near = any(abs(number - other) < 1e-5 for other in target.numbers)
+        assert near or not target.matches([number])
+
+
+def test_many_marks_in_a_row_take_no_longer_than_few():
+    """Two ways to read each would double the time with every one."""
+    assert normalize("x" + "[1]" * 5_000 + " y") == "x" + "[1]" * 5_000 + " y"
+    assert normalize("x" + "[1]" * 50 + "*#") == "x"

@@ -1,0 +1,270 @@
+"""Z of a question: its numbers and equations, its words and queries."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.solutions.enumeration import (
+    COUNT,
+    MINUS,
+    NONE,
+    PASSAGE,
+    PLUS,
+    QUESTION,
+    SPECIAL,
+    SPECIAL_NUMBERS,
+    EquationRules,
+    enumerate_equations,
+    execute_equation,
+)
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solve import numeric_question
+from hardem_jax.errors import InputError
+from hardem_jax.queries.solutions.enumeration import (
+    Condition,
+    OfficialEngine,
+    Query,
+    SqlRules,
+    Table,
+    enumerate_sql,
+    execute_sql,
+    split_words,
+)
+from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.task import is_answer
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.metrics import Denotation
+
+S = len(SPECIAL_NUMBERS)
+PASSAGE_TEXT = "Longwell threw 41 yards, Favre 38 and Ryan 40."
+
+
+def example(question="How many more than 8?", answer=3.0, passage=PASSAGE_TEXT, **changes):
+    return NumericExample("q", "p", passage, question, answer, (), **changes)
+
+
+def test_numbers_and_their_places():
+    question = numeric_question(example(), NumberConfig(), EquationRules())
+    assert question.values.tolist() == [*SPECIAL_NUMBERS, 41, 38, 40, 8]
+    assert question.kinds.tolist() == [SPECIAL] * S + [PASSAGE] * 3 + [QUESTION]
+    texts = [PASSAGE_TEXT] * 3 + ["How many more than 8?"]
+    words = [text[a:b] for text, (a, b) in zip(texts, question.spans, strict=True)]
+    assert words == ["41", "38", "40", "8"]
+    expected = enumerate_equations(question.table, 3.0, EquationRules())
+    np.testing.assert_array_equal(question.equations, expected)
+
+
+@pytest.mark.parametrize(
+    ("rules", "num_special", "num_text"),
+    [
+        (EquationRules(), S, 4),
+        (EquationRules(special_numbers=False), 0, 4),
+        (EquationRules(question_numbers=False), S, 3),
+    ],
+)
+def test_the_table_holds_only_numbers_that_take_part(rules, num_special, num_text):
+    question = numeric_question(example(), NumberConfig(), rules)
+    assert (question.kinds == SPECIAL).sum() == num_special
+    assert len(question.values) == num_special + num_text == len(question.kinds)
+    assert len(question.spans) == num_text
+
+
+THIRD = example("And 8?", true_equation=(S, PLUS, S + 1, MINUS))
+
+
+def test_the_true_equation_becomes_its_index_in_z():
+    question = numeric_question(THIRD, NumberConfig(), EquationRules())
+    assert len(question.equations) > 1
+    assert question.equations[question.true_equation].tolist() == list(THIRD.true_equation)
+    swapped = example(answer=3.0, true_equation=(S, MINUS, S + 1, PLUS))
+    assert numeric_question(swapped, NumberConfig(), EquationRules()).true_equation == -1
+    counted = example(answer=3.0, true_equation=(3, COUNT, -1, NONE))
+    question = numeric_question(counted, NumberConfig(), EquationRules(max_count=9))
+    assert question.true_equation == len(question.equations) - 1
+    assert numeric_question(counted, NumberConfig(), EquationRules()).true_equation == -1
+
+
+def test_a_question_that_is_only_asked_has_no_z():
+    question = numeric_question(example(answer=None), NumberConfig(), EquationRules(max_count=9))
+    assert question.equations.shape == (0, 4) and len(question.values) == S + 4
+
+
+def test_every_equation_gives_the_answer():
+    rules, numbers = EquationRules(percent="term", max_count=9), NumberConfig(words="all")
+    for answer in (3.0, 79.0, 2.0):
+        found = numeric_question(example("And 8?", answer), numbers, rules)
+        values = execute_equation(found.equations, found.table, rules)
+        assert len(values)
+        np.testing.assert_allclose(values, answer, atol=0.5 * 10.0**-rules.digits)
+    assert not len(numeric_question(example(answer=31415.0), numbers, rules).equations)
+
+
+def test_questions_on_one_passage_have_its_numbers_each_with_its_own_z():
+    config = NumberConfig(), EquationRules()
+    first, fifth = (numeric_question(example(*asked), *config)
+                    for asked in (("And 8?", 3.0), ("Or 41?", 79.0)))  # fmt: skip
+    np.testing.assert_array_equal(fifth.spans[:3], first.spans[:3])
+    np.testing.assert_array_equal(fifth.values[: S + 3], first.values[: S + 3])
+    assert [S, PLUS, S + 1, PLUS] in fifth.equations.tolist()  # 41 + 38
+    assert [S + 1, PLUS, S + 3, PLUS] in fifth.equations.tolist()  # 38 + 41 of the question
+    # The same passage under another reading of numbers is not answered from memory.
+    both = [numeric_question(example(passage="Two of 41."), n, EquationRules())
+            for n in (NumberConfig(), NumberConfig(words="none"))]  # fmt: skip
+    assert [q.values[S:].tolist() for q in both] == [[2, 41, 8], [41, 8]]
+
+
+RULES = SqlRules(aggregates_on_text=True)
+ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
+TABLE = Table("1-1", ("player", "no.", ""), ("text", "real", "text"), ROWS)
+CITIES = Table("csv/2.csv", ("city", "city"), ("text", "text"), (("bonn", "1.0"), ("rome", "2")))
+EMPTY = Table("1-3", ("a",), ("text",), ())
+
+
+def ask(id, question, *answer, table=TABLE, **changes):
+    return TableQuestion(id, question, table, answer, **changes)
+
+
+QUESTIONS = [
+    ask("q1", "Who has 7?", "ann"),
+    ask(
+        "q2", "Which city is not Bonn?", "Rome", table=CITIES, match="denotation", values=("Rome",)
+    ),
+    ask("q3", "Who has 12?", "dee"),
+    ask("q4", "Whose number is 9.5, and who is Cy?", 9.5),
+    ask("q5", "Is there '; DROP TABLE t; -- ?", None, table=TABLE),
+    ask("q6", "None?", 1, table=EMPTY),
+]
+UNSOLVED = ["q3", "q6"]
+
+
+def test_z_is_found_from_table_question_and_answer():
+    for original in QUESTIONS:
+        found = query_question(original, RULES)
+        match = Denotation(original.answer, original.values).matches if found.values else None
+        expected = enumerate_sql(
+            original.table, original.question, original.answer, RULES, match=match
+        )
+        np.testing.assert_array_equal(found.queries, expected.queries)
+        np.testing.assert_array_equal(found.words, split_words(original.question))
+        assert found.num_queries == expected.size == len(found.queries)
+        assert (not len(found.queries)) == (found.id in UNSOLVED)
+        with OfficialEngine() as engine:
+            for row in found.queries:
+                query = Query.from_row(row, found.question, found.words)
+                result = engine.execute(original.table, query)
+                assert match(result) if match else result == list(original.answer)
+
+
+def test_the_values_of_an_answer_take_part():
+    # As text, "two" is none of the cells; its value is.
+    asked = ask("q", "How many?", "two", table=CITIES, match="denotation", values=("2.0",))
+    assert query_question(asked, RULES).num_queries > 0
+    asked = dataclasses.replace(asked, values=None)
+    assert query_question(asked, RULES).num_queries == 0
+
+
+PEOPLE = Table(
+    "mine.csv",
+    ("Who", "Goals", "Fee"),
+    ("text", "real", "text"),
+    (("Fay", 3.0, "1,000"), ("José  Luis", 5.0, "0.1"), ("Ann", 0.1, "0.2")),
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "query"),
+    [
+        ("Who has 3 goals?", ["Fay"], (0, 0)),
+        ("Who has 5 goals?", [" jose\u0301 luis "], (0, 0)),
+        ("How many goals of Fay?", ["3"], (1, 0)),
+        ("How many goals of Fay?", ["3.0"], (1, 0)),
+        ("What fee has Fay?", ["1000"], (2, 0)),
+        ("What fee has Fay?", [1000], (2, 0)),
+        ("How many goals in total?", ["8.1"], (1, 4)),
+        ("What is the average of goals?", ["2.7"], (1, 5)),  # 2.6999999999999997
+        ("How many have over 3?", ["1"], (0, 3)),
+        ("Who has over 1 goals?", ["FAY", "José Luis"], (0, 0)),
+    ],
+)
+def test_an_answer_is_compared_as_a_person_does(question, answer, query):
+    """In Z and in scores, though the engine has texts in lower case and numbers as numbers."""
+    found = query_question(ask("q", question, *answer, table=PEOPLE, match="cells"), RULES)
+    queries = [Query.from_row(row, found.question, found.words) for row in found.queries]
+    assert query in [(one.select, one.aggregator) for one in queries]
+    with OfficialEngine() as engine:
+        assert all(is_answer(found, engine.execute(PEOPLE, one)) for one in queries)
+    strict = query_question(ask("q", question, *answer, table=PEOPLE), RULES)
+    assert strict.num_queries < found.num_queries or answer == ["Fay"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (["Fay", "Ann"], ["ann", "fay"]),
+        (["Fay"], ["fay", "fay"]),
+        (["3"], [4.0]),
+        (["Fay (1)"], ["fay"]),
+        (["10000000000001"], [10000000000002.0]),  # such as ids
+        (["0.3"], [0.3001]),
+        ([None], []),
+        (["3 goals"], [3.0]),
+        (["3"], None),
+    ],
+)
+def test_other_cells_are_no_answer(answer, result):
+    asked = query_question(ask("q", "Who?", *answer, table=PEOPLE, match="cells"), RULES)
+    assert not is_answer(asked, result)
+    assert is_answer(asked, answer)
+
+
+IDS = Table(
+    "ids", ("who", "id"), ("text", "real"), (("ann", 2**53 + 1), ("bo", 2**53), ("cy", 7.0))
+)
+
+
+@pytest.mark.parametrize("match", ["cells", "execution"])
+@pytest.mark.parametrize(
+    ("question", "answer", "query"),
+    [
+        (f"Who has {2**53 + 1}?", "ann", Query(0, 0, (Condition(1, 0, str(2**53 + 1)),))),
+        (f"Who has {2**53 + 1:,}.0?", "ann", Query(0, 0, (Condition(1, 0, f"{2**53 + 1:,}.0"),))),
+        (f"Who is above {2**53}?", "ann", Query(0, 0, (Condition(1, 1, str(2**53)),))),
+        ("What has Ann?", 2**53 + 1, Query(1, 0, (Condition(0, 0, "Ann"),))),
+        ("What is the highest?", 2**53 + 1, Query(1, 1)),
+    ],
+)
+def test_whole_numbers_are_exact(question, answer, query, match):
+    found = query_question(ask("q", question, answer, table=IDS, match=match), SqlRules())
+    queries = [Query.from_row(row, found.question, found.words) for row in found.queries]
+    assert query in queries
+    for one in queries:
+        result = execute_sql(IDS, one)
+        assert result == [answer] and is_answer(found, result)
+        with OfficialEngine() as engine:
+            assert engine.execute(IDS, one) == result
+    wrong = query_question(ask("q", question, "bo", 2**53, table=IDS, match=match), SqlRules())
+    assert not is_answer(wrong, ["bo", 2**53 + 1])
+
+
+def test_longer_numbers_are_texts_of_which_each_digit_counts():
+    rows = (("9" * 23,), ("9" * 22 + "8",), ("9" * 400,), ("9" * 399 + "8",))
+    table = Table("ids", ("id",), ("text",), rows)
+    for answer in ("9" * 23, "9" * 400):
+        asked = ask("q", f"Is {answer} there?", answer, table=table, match="cells")
+        found = query_question(asked, SqlRules())
+        assert {tuple(row[:2]) for row in found.queries.tolist()} == {(0, 0)}
+        assert is_answer(found, [answer]) and not is_answer(found, [answer[:-1] + "8"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "culprit"),
+    [
+        (ask("a", "Which?", 2**64), "answer: expected integers of 64 bits"),
+        (ask("b", "word " * 40000, "ann"), "question: expected at most 32767 words"),
+    ],
+)
+def test_what_z_cannot_hold_is_refused(asked, culprit):
+    with pytest.raises(InputError, match=culprit):
+        query_question(asked, RULES)

@@ -1,0 +1,242 @@
+"""Reader for WikiTableQuestions: the two formats and their escapes, defects, and the real data."""
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.tables.csv import parse_csv, read_csv_table
+from hardem_jax.tables.metrics import Denotation
+from hardem_jax.tables.wikitablequestions import (
+    read_wikitablequestions,
+    unescape,
+    unescape_list,
+)
+
+HEADER = ("id", "utterance", "context", "targetValue")
+TABLE = '"Year","City"\n"2004","Bonn"\n"2008","Rome"\n'
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes lines of fields, or raw bytes, and tables, and reads them back."""
+
+    def run(*lines, tables=None, raw=None, header=HEADER, split="dev", tagged=False):
+        file = tmp_path / "data" / f"{split}.tsv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join("\t".join(fields) + "\n" for fields in (header, *lines))
+        file.write_bytes(text.encode() if raw is None else raw)
+        for name, content in ({"csv/1.csv": TABLE} if tables is None else tables).items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        skips = ExclusionCounts()
+        questions = list(read_wikitablequestions(tmp_path, split, skips=skips, tagged=tagged))
+        return questions, skips
+
+    return run
+
+
+def line(id="nt-0", question="which city in 2004?", context="csv/1.csv", answer="Bonn"):
+    return id, question, context, answer
+
+
+def test_reads_a_question(read):
+    (question,), skips = read(line())
+    assert (question.id, question.question) == ("nt-0", "which city in 2004?")
+    assert question.table.id == "csv/1.csv" and question.table.header == ("Year", "City")
+    assert question.table.types == ("real", "text")
+    assert question.table.rows == ((2004.0, "bonn"), (2008.0, "rome"))
+    assert (question.answer, question.match, question.values) == (("Bonn",), "denotation", None)
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (r"a\nb", "a\nb"),
+        (r"a\pb", "a|b"),
+        (r"a\\b", "a\\b"),
+        (r"a\\nb", r"a\nb"),  # a backslash and an n
+        (r"a\\\nb", "a\\\nb"),
+        (r"\x\ ", r"\x\ "),
+        ("a\\", "a\\"),
+        ("", ""),
+    ],
+)
+def test_unescape(field, text):
+    assert unescape(field) == text
+
+
+def test_lists_are_cut_before_they_are_unescaped():
+    assert unescape_list(r"a\pb|c\\|d") == ("a|b", "c\\", "d")
+    assert unescape_list("") == ("",)
+
+
+def test_answers_and_questions_are_unescaped(read):
+    (question,), _ = read(line(question=r"AC\pDC\nor?", answer=r"x\py|z"))
+    assert (question.question, question.answer) == ("AC|DC\nor?", ("x|y", "z"))
+
+
+def test_tables_with_escapes_line_breaks_and_bad_headers(read):
+    table = '"Name","","Name"\n"\\"Hi\\", \\\\0","two\nlines  of","C"\n"x","","y"\n'
+    (question,), skips = read(line(), tables={"csv/1.csv": table})
+    assert question.table.header == ("Name", "", "Name")
+    assert question.table.rows == (('"hi", \\0', "two lines of", "c"), ("x", "", "y"))
+    assert skips.warnings_as_dict() == {}
+
+
+def test_poor_tables_are_warned_of_once(read):
+    ragged = '"A","B"\n"1"\n"2","x","y"\n'
+    questions, skips = read(
+        line("a"),
+        line("b"),
+        line("c", context="csv/2.csv"),
+        tables={"csv/1.csv": ragged, "csv/2.csv": '"A","B"\n'},
+    )
+    assert [question.id for question in questions] == ["a", "b", "c"]
+    assert questions[0].table.header == ("A", "B", "")
+    assert questions[0].table.rows == ((1.0, "", ""), (2.0, "x", "y"))
+    assert questions[2].table.rows == () and questions[2].table.types == ("text", "text")
+    assert skips.warnings_as_dict() == {
+        "table with rows of different lengths, padded": 1,
+        "table without rows": 1,
+    }
+    assert questions[0].table is questions[1].table
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (line(id=""), "no question id"),
+        (line("bad", question=" "), "empty question"),
+        (line("bad", answer=" "), "no answer given"),
+        (line("bad", context="csv/9.csv"), "table file missing"),
+    ],
+)
+def test_what_is_left_out_is_counted_and_the_others_are_read(read, fields, reason):
+    questions, skips = read(line("a"), fields, line("b"))
+    assert [question.id for question in questions] == ["a", "b"]
+    assert skips.as_dict() == {reason: 1}
+    where = "line 3" if reason == "no question id" else "bad"
+    assert skips.ids(reason)[0].endswith(where)
+
+
+def test_repeated_questions_are_warned_of(read):
+    questions, skips = read(line("a"), line("a", answer="Rome"))
+    assert len(questions) == 2 and skips.warnings_as_dict() == {"question id occurs again": 1}
+
+
+@pytest.mark.parametrize(
+    ("split", "name"),
+    [
+        ("random-split-1-train", "training"),
+        ("random-split-3-dev", "training"),
+        ("pristine-unseen-tables", "pristine-unseen-tables"),
+    ],
+)
+def test_values_are_those_of_the_same_question_in_the_tagged_file(read, tmp_path, split, name):
+    """The release has one tagged file for the questions of all random splits."""
+    tagged = tmp_path / "tagged" / "data" / f"{name}.tagged"
+    tagged.parent.mkdir(parents=True)
+
+    def write(*values):
+        header = ("id", "utterance", "context", "targetValue", "tokens", "targetCanon")
+        rows = [(*line(f"nt-{i}", answer="-"), "which|city", v) for i, v in enumerate(values)]
+        tagged.write_text("".join("\t".join(row) + "\n" for row in (header, *rows)))
+
+    write("7.0", "10.0|xxxx-07-09")
+    asked = line("nt-1", answer="10 years|July 9")
+    (question,), _ = read(asked, split=split, tagged=True)
+    assert question.answer == ("10 years", "July 9")
+    assert question.values == ("10.0", "xxxx-07-09")
+    assert Denotation(question.answer_texts, question.values).matches([10.0, "xx-07-09"])
+    with pytest.raises(InputError, match="expected 1 values under 'targetCanon' for question nt-1"):
+        read(line("nt-1"), split=split, tagged=True)
+    write("7.0")
+    with pytest.raises(InputError, match=f"{name}.tagged: expected 2 values .* nt-1, found 0"):
+        read(asked, split=split, tagged=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"header": HEADER[:3]}, "found none named targetValue"),
+        ({"raw": b""}, "dev.tsv: expected the columns id, utterance"),
+        ({"raw": b"\xff"}, "byte 0: expected UTF-8 text, found 0xff"),
+        ({"tables": {"csv/1.csv": ""}}, "1.csv: expected a line with the names of columns"),
+        ({"tables": {"csv/1.csv": '"a","b\n'}}, "1.csv: line 1: expected comma-separated values"),
+        ({"tables": {"csv/1.csv": b'"caf\xe9"\n'}}, "1.csv: byte 4: expected UTF-8.*0xe9"),
+    ],
+)
+def test_broken_files_are_one_line(read, options, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(line(), **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("context", ["", "/etc/passwd", "../../secret.csv"])
+def test_contexts_stay_inside_the_folder(read, context):
+    with pytest.raises(InputError, match="line 2: expected a path inside the data set, found"):
+        read(line(context=context))
+
+
+def test_lines_of_the_wrong_length_are_named(read):
+    with pytest.raises(InputError, match="line 3: expected 4 fields separated by tabs, found 3"):
+        read(line(), ("nt-1", "which?", "csv/1.csv"))
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="dev.tsv: expected a file, found nothing"):
+        list(read_wikitablequestions(tmp_path, "dev", skips=ExclusionCounts()))
+
+
+@pytest.mark.parametrize(("part", "count"), [("train", 11321), ("dev", 2831)])
+def test_real_data_is_read_whole(shared_dir, part, count):
+    folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()
+    questions = list(read_wikitablequestions(folder, f"random-split-1-{part}", skips=skips))
+    assert len(questions) == count and skips.total == 0 and skips.warnings_as_dict() == {}
+    assert len({question.id for question in questions}) == count
+
+
+def is_read_alike(question, folder):
+    """By `predict --table`, but for the case of cells."""
+    id = question.table.id
+    return read_csv_table(folder / id, id=id, lower=True) == question.table
+
+
+def test_a_table_is_read_as_predict_reads_it(read, tmp_path):
+    cells = ['"Weird Al" Yankovic', "\\0", 'a "b", c;d', "two\nlines", "", 'tab\there"', "\\"]
+    escaped = [cell.replace("\\", "\\\\").replace('"', '\\"') for cell in cells]
+    table = "".join(f'"{cell}","{n}"\n' for n, cell in enumerate(["Name", *escaped]))
+    (question,), _ = read(line(), tables={"csv/1.csv": table})
+    assert [row[0] for row in question.table.rows] == [" ".join(x.lower().split()) for x in cells]
+    assert is_read_alike(question, tmp_path)
+
+
+def test_real_tables_are_read_as_predict_reads_them(read, shared_dir, tmp_path):
+    folder = shared_dir / "data/wikitablequestions"
+    (tmp_path / "csv").symlink_to(folder / "csv")
+    names = [str(file.relative_to(folder)) for file in folder.glob("csv/*/*.csv")]
+    questions, _ = read(*(line(name, context=name) for name in names), tables={})
+    assert len(questions) == 2108
+    assert all(is_read_alike(question, folder) for question in questions)
+
+
+def test_no_real_answer_is_lost_by_the_type_of_a_column(shared_dir):
+    # Where a cell's text is the answer, so is the number it was turned into.
+    folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()
+    pairs = answers = 0
+    for question in read_wikitablequestions(folder, "random-split-1-dev", skips=skips):
+        target, table = Denotation(question.answer_texts), question.table
+        path = folder / table.id
+        rows = parse_csv(path.read_bytes().decode(), table.id, escapechar="\\", doublequote=False)[
+            1:
+        ]
+        for place, kind in enumerate(table.types):
+            for texts, cells in zip(rows, table.rows, strict=True):
+                if kind == "real" and cells[place] is not None:
+                    pairs += 1
+                    if target.matches([texts[place]]):
+                        answers += 1
+                        assert target.matches([cells[place]]), (question.id, texts[place])
+    assert pairs > 100_000 and answers > 1_000
