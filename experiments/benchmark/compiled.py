@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.progress import track
 
 from experiments.benchmark.kernels import array_bytes, kernels_by_kind, of_one_layer, total
-from experiments.benchmark.steps.setting import Preset, Setting, Task
+from experiments.benchmark.steps.setting import Preset, Setting
+from experiments.benchmark.steps.tasks import OF_TASKS, STEPS, Task
 from experiments.report import table, wide_console
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
@@ -33,7 +34,7 @@ from hardem_jax.settings import to_json
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-HEADS: tuple[Task, ...] = ("spans", "equations", "queries", "programs", "taggings", "naqanet")
+HEADS: tuple[Task, ...] = tuple(name for name, step in OF_TASKS.items() if not step.variant)
 
 
 class Chip(NamedTuple):
@@ -97,9 +98,8 @@ class Compiled:
     Attributes:
         topologies: generation and chips along each axis of a slice of TPUs, or "h100" or "h200" for
             one GPU.
-        tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova, "programs",
-            "taggings" of a reader of several spans, "naqanet" (which has the sizes that were
-            published, whatever the preset).
+        tasks: whose steps, see `experiments.benchmark.steps.tasks` ("naqanet" has the sizes that
+            were published, whatever the preset).
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.
         rows: of the batch on each chip.
@@ -222,14 +222,13 @@ def compiled_step(
     from flax import nnx
 
     from experiments.benchmark.steps.jax_steps import make_encoder, uncompiled
-    from experiments.benchmark.steps.tasks import TASKS
     from hardem_jax.objectives import HardEM
     from hardem_jax.training.devices.fsdp import all_gather_params
     from hardem_jax.training.devices.mesh import is_gpu, row_sharding, state_shardings
     from hardem_jax.training.state import TrainState
     from hardem_jax.training.step import compile_train_step
 
-    task, dtype = TASKS[setting.task], jnp.dtype(setting.dtype)
+    task, dtype = STEPS[setting.task], jnp.dtype(setting.dtype)
     model = nnx.eval_shape(
         lambda: task.model(make_encoder(setting, dtype=dtype, attention=attention))
     )
@@ -250,7 +249,7 @@ def compiled_step(
         name: jax.ShapeDtypeStruct(
             (*parts, mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=split
         )
-        for name, x in task.batch(setting).items()
+        for name, x in task.batch(setting.batch_sizes).items()
     }
     # Kernels are written for the kind of device that this mesh has.
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 from rich.progress import track
 
-from experiments.benchmark.steps.setting import Device, Preset, Setting, Task
+from experiments.benchmark.steps.setting import Device, Preset, Setting
+from experiments.benchmark.steps.tasks import OF_TASKS, STEPS, Task
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.encoders.config import Implementation
@@ -30,15 +31,6 @@ from hardem_jax.errors import InputError, require
 TOLERANCE, SLACK = 1e-3, 1e-2
 #: The kernel of each kind of device.
 KERNELS: dict[str, Implementation] = {"gpu": "cudnn", "tpu": "splash"}
-TASKS: tuple[Task, ...] = (
-    "spans",
-    "equations",
-    "normalized-equations",
-    "queries",
-    "programs",
-    "taggings",
-    "naqanet",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +48,7 @@ class Correctness:
         out: write the figures here, as JSON, and the table beside it, as Markdown.
     """
 
-    tasks: tuple[Task, ...] = TASKS
+    tasks: tuple[Task, ...] = tuple(OF_TASKS)
     # float32 last: XLA needs minutes to compile products of full precision on a GPU.
     dtypes: tuple[Literal["bfloat16", "float32"], ...] = ("bfloat16", "float32")
     preset: Preset = "minilm"
@@ -95,8 +87,8 @@ class Correctness:
             of_cpu = compared(rounded, reference)["gradient"]
             allowed = {"float32": TOLERANCE, "bfloat16": 2 * of_cpu + SLACK}
             for form in forms:
-                if task == "naqanet" and form["attention"] != "xla":
-                    continue  # it has an encoder of its own
+                if OF_TASKS[task].own_encoder and form["attention"] != "xla":
+                    continue
                 began = time.perf_counter()
                 found = loss_and_gradient(dataclasses.replace(setting, **form), device)
                 result = {"task": task, **form, **compared(found, reference)}
@@ -149,7 +141,6 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
     from flax import nnx
 
     from experiments.benchmark.steps.jax_steps import make_encoder, step_batch
-    from experiments.benchmark.steps.tasks import TASKS as STEPS
     from hardem_jax.encoders.ops.attention import kernels
     from hardem_jax.objectives import MML
     from hardem_jax.training.tree_paths import named_leaves

@@ -19,10 +19,10 @@ share of what a large matrix product reaches on the same device, measured in the
 of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
 no padding: the texts of a batch lie in one row, with PyTorch's variable-length flash attention on
 a GPU (which has no dropout) and SDPA text by text on a CPU; `--shortest` says how much that is.
-"encoder" is our step without any head, "equations", "queries", "programs" and "taggings" are those
-of the tagger, of SQLova, of the parser of programs and of the reader of several spans: what heads,
-losses and Z cost. "naqanet" has an encoder of its own. With ``--minutes``, those of them that are
-not among the variants are measured as well, one after the other.
+"encoder" is our step without any head; those of all tasks have names of their own (the `benchmark`
+module of a task): what heads, losses and Z cost. "naqanet" has an encoder of its own. With
+``--minutes``, those of them that are not among the variants are measured as well, one after the
+other.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.benchmark.measure import by_measure, interleave, median_ratio, quartiles
 from experiments.benchmark.steps import workers
@@ -47,33 +47,28 @@ from experiments.benchmark.steps.setting import (
     step_flops,
     step_tokens,
 )
+from experiments.benchmark.steps.tasks import STEPS
 from experiments.benchmark.steps.workers import PRODUCT, Worker, WorkerError
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
-Variant = Literal[
-    "ours",
+PYTORCH = (
     "pytorch",
     "pytorch-compile",
     "pytorch-graphs",
     "pytorch-released",
     "pytorch-unpadded",
     "pytorch-unpadded-compile",
-    "encoder",
-    "equations",
-    "queries",
-    "programs",
-    "taggings",
-    "naqanet",
-]
-VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
-#: Each is measured on its own with `TrainStep.minutes`.
-HEADS: tuple[Variant, ...] = (
-    *("encoder", "equations", "queries", "programs", "taggings", "naqanet"),
 )
-#: Those whose texts fill their rows whatever `Setting.shortest` is.
-WHOLE_ROWS = ("queries", "programs", "taggings")
+#: "ours" is that of spans. Each is measured on its own with `TrainStep.minutes`.
+HEADS = tuple(name for name, step in STEPS.items() if name != "spans" and not step.variant)
+# Flags offer the names that there are.
+if TYPE_CHECKING:
+    Variant = str
+else:
+    Variant = Literal[("ours", *PYTORCH, *HEADS)]
+VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 COLUMNS = {
     "T": "tokens",
     "devices": "num_devices",
@@ -165,7 +160,7 @@ class TrainStep(StepFlags):
 
         Example:
             >>> TrainStep(variants=("ours", "queries"), minutes=9.0).groups()[:3]
-            [('ours', 'queries'), ('encoder',), ('equations',)]
+            [('ours', 'queries'), ('encoder',), ('taggings',)]
         """
         alone: list[tuple[Variant, ...]] = [(h,) for h in HEADS if h not in self.variants]
         return [self.variants, *([] if self.minutes is None else alone)]
@@ -328,14 +323,15 @@ def summarize(
     Returns:
         Quartiles of seconds per step; examples and real tokens per second, utilisation and MFU,
         from the median (the last three of one device; MFU is None in float32, and all three are
-        None for "naqanet", which has an encoder of its own and reads words); and the speed
+        None for a model with an encoder of its own); and the speed
         relative to the fastest PyTorch variant, within rounds (None without one).
     """
     own = measured[variant]
     seconds = statistics.median(own["wall_s"])
     tokens = utilisation = mfu = None
-    if variant != "naqanet":
-        read = dataclasses.replace(setting, shortest=1.0) if variant in WHOLE_ROWS else setting
+    step = STEPS["spans" if variant == "ours" or variant in PYTORCH else variant]
+    if not step.own_encoder:
+        read = dataclasses.replace(setting, shortest=1.0) if step.fills_rows else setting
         tokens = int(step_tokens(read)) / seconds / setting.num_devices
         flops = step_flops(setting) / seconds / setting.num_devices
         utilisation = flops / peak

@@ -10,17 +10,19 @@ import pytest
 
 from experiments.benchmark import train_step
 from experiments.benchmark.measure import interleave
-from experiments.benchmark.steps.batches import program_batch, tagging_batch
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
-from experiments.benchmark.steps.setting import Setting, random_batch, step_flops
-from experiments.benchmark.steps.tasks import EVERY_PAIR, TASKS
+from experiments.benchmark.steps.setting import Setting, step_flops
+from experiments.benchmark.steps.tasks import STEPS
+from hardem_jax.equations.benchmark import EVERY_PAIR
 from hardem_jax.equations.distribution import NUM_TAGS, TagDistribution
 from hardem_jax.programs.solutions.rules import may_modify, may_select
 from hardem_jax.programs.solutions.types import OPERATORS, SHAPES, Field
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.model import NUM_AGGREGATORS, NUM_OPERATORS
 from hardem_jax.queries.solutions.types import MAX_CONDITIONS
+from hardem_jax.spans.benchmark import random_batch
 from hardem_jax.spans.distribution import SpanDistribution
+from hardem_jax.task.benchmark import BatchSizes
 from tests.commands import said
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
@@ -185,7 +187,7 @@ def test_every_head_is_measured_within_the_minutes(capsys, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("task", ["spans", "equations", "normalized-equations", "queries"])
 def test_random_solutions_have_mass(task):
-    batch = TASKS[task].batch(Setting("tiny", rows=4, tokens=48, solutions=6, task=task))
+    batch = STEPS[task].batch(BatchSizes(rows=4, tokens=48, solutions=6))
     log_prob = jax.jit(lambda batch: _uniform(task, batch).log_prob(batch["solutions"]))
     log_probs = np.asarray(log_prob(batch))
     assert log_probs.shape == batch["solutions_where"].shape == (4, 6)
@@ -218,7 +220,7 @@ def _uniform(task, batch):
 
 
 def test_random_programs_are_well_formed():
-    batch = program_batch(Setting("tiny", rows=4, tokens=48, solutions=50))
+    batch = STEPS["programs"].batch(BatchSizes(rows=4, tokens=48, solutions=50))
     columns = int(batch["row_number"][0])
     assert batch["solutions"].shape == (4, 50, 5)
     for shape, select, modify, *links in batch["solutions"].reshape(-1, 5).tolist():
@@ -235,7 +237,7 @@ def test_random_programs_are_well_formed():
 
 
 def test_random_taggings_mark_mentions_that_do_not_overlap():
-    batch = tagging_batch(Setting("tiny", rows=4, tokens=48, solutions=6))
+    batch = STEPS["taggings"].batch(BatchSizes(rows=4, tokens=48, solutions=6))
     first, last = np.moveaxis(batch["mentions"], -1, 0)
     assert np.all(first <= last) and np.all(last[:, :-1] < first[:, 1:])
     assert np.all(last < batch["words_where"].sum(axis=1, keepdims=True))
@@ -281,9 +283,9 @@ def test_figures_are_those_of_what_the_variant_reads():
         for name in ("equations", "queries", "programs", "taggings", "naqanet")
     }
     for name in ("queries", "programs", "taggings"):
-        where = TASKS[name].batch(setting)["where"]
+        where = STEPS[name].batch(setting.batch_sizes)["where"]
         assert where.all() and found[name]["tokens_per_s"] == where.sum() / 0.5
-    where = TASKS["equations"].batch(setting)["where"]
+    where = STEPS["equations"].batch(setting.batch_sizes)["where"]
     assert found["equations"]["tokens_per_s"] == where.sum() / 0.5 < 2 * 4 * 64
     assert found["equations"]["mfu"] == pytest.approx(step_flops(setting) / 0.5 / 1e15)
     own_encoder = [found["naqanet"][x] for x in ("tokens_per_s", "utilisation", "mfu")]
@@ -320,7 +322,7 @@ def test_no_round_begins_that_would_end_too_late(monkeypatch):
 
 
 def test_random_batch_has_the_layout_of_training():
-    batch = random_batch(SETTING)
+    batch = random_batch(SETTING.batch_sizes)
     lengths = batch["where"].sum(axis=1)
     assert lengths.min() >= 20 and lengths.min() < lengths.max() <= 40
     # [CLS], a question of 40 / 8 tokens, [SEP], context, [SEP].
@@ -331,7 +333,9 @@ def test_random_batch_has_the_layout_of_training():
     for row in range(3):
         spans = batch["solutions"][row]
         assert batch["context"][row][spans].all() and (spans[:, 0] <= spans[:, 1]).all()
-    np.testing.assert_array_equal(batch["solutions"], random_batch(SETTING)["solutions"])
+    np.testing.assert_array_equal(
+        batch["solutions"], random_batch(SETTING.batch_sizes)["solutions"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Our training step: the code that the experiments train with."""
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -17,16 +16,18 @@ from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
-    Architecture,
     Device,
     Setting,
 )
-from experiments.benchmark.steps.tasks import TASKS
+from experiments.benchmark.steps.tasks import STEPS
 from hardem_jax.data.batching.packing import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
-from hardem_jax.encoders.bert import Bert, BertConfig
-from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
-from hardem_jax.encoders.pretrained import load_encoder, save_encoder
+from hardem_jax.encoders.pretrained import (
+    architecture,
+    load_encoder,
+    save_encoder,
+    untrained_encoder,
+)
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
 from hardem_jax.spans.model import SpanReader
@@ -88,7 +89,7 @@ def prepare_jax(setting: Setting) -> None:
 
 def step_batch(setting: Setting) -> dict[str, np.ndarray]:
     """The batch of a whole step: rows of all devices, packed or not, k parts on a first axis."""
-    batch = TASKS[setting.task].batch(dataclasses.replace(setting, rows=setting.examples))
+    batch = STEPS[setting.task].batch(setting.batch_sizes)
     k = setting.accumulate
     # Each part has its share of the rows with mentions, as in training.
     parts = [{name: x[i::k] for name, x in batch.items()} for i in range(k)]
@@ -120,7 +121,7 @@ class TrainingStep:
 
     def __init__(self, setting: Setting, folder: Path | None = None):
         prepare_jax(setting)
-        task = TASKS[setting.task]
+        task = STEPS[setting.task]
         computed: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype)}
         computed["attention"] = setting.attention
         if folder is None:
@@ -183,18 +184,10 @@ def make_encoder(setting: Setting, **computed: Any) -> Encoder:
         >>> nnx.eval_shape(lambda: make_encoder(Setting("minilm"))).config.head_size
         32
     """
-    make, configuration = _ENCODERS[setting.sizes.architecture]
     positions = max(512, setting.tokens)
-    config = configuration(
-        *setting.sizes[:5], max_position_embeddings=positions, **setting.dropout_rates
-    )
-    return make(config, rngs=nnx.Rngs(0), scan_layers=setting.scan_layers, **computed)
-
-
-_ENCODERS: dict[Architecture, Any] = {
-    "bert": (Bert, BertConfig),
-    "modernbert": (ModernBert, ModernBertConfig),
-}
+    config: Any = architecture(setting.sizes.architecture).config
+    sizes = config(*setting.sizes[:5], max_position_embeddings=positions, **setting.dropout_rates)
+    return untrained_encoder(sizes, scan_layers=setting.scan_layers, **computed)
 
 
 def write_weights(setting: Setting, folder: Path) -> None:

@@ -13,9 +13,9 @@ from experiments.benchmark.steps.setting import (
     NUM_STEPS,
     OPTIMIZER,
     Setting,
-    random_batch,
 )
 from hardem_jax.errors import InputError
+from hardem_jax.spans.benchmark import random_batch
 
 
 class SpanReader(torch.nn.Module):
@@ -184,7 +184,7 @@ class ReaderStep:
         torch.manual_seed(0)
         device = "cuda" if setting.device == "gpu" else "cpu"
         self._cuda = device == "cuda"
-        batch = random_batch(setting)
+        batch = random_batch(setting.batch_sizes)
         model = SpanReader(
             setting,
             folder,

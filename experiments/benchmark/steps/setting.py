@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from experiments.benchmark.steps.tasks import Task
 from hardem_jax.encoders.config import Implementation
 from hardem_jax.errors import InputError, require
+from hardem_jax.task.benchmark import BatchSizes, random_texts
 
-# The longest mention, in tokens (released code: 10).
-MAX_MENTION = 10
 MIN_TOKENS = 16
 # AdamW as in fine-tuning BERT, decaying linearly to 0. There is no warmup: the very first update
 # then moves the weights, and the second loss checks it.
@@ -35,7 +35,6 @@ HEADS_FILE = "heads.npz"
 HEADS = ("span_scores", "selector")
 
 
-Batch = dict[str, np.ndarray]
 Architecture = Literal["bert", "modernbert"]
 
 
@@ -55,16 +54,6 @@ class Sizes(NamedTuple):
     local_attention: int | None = None
 
 
-Task = Literal[
-    "spans",
-    "equations",
-    "normalized-equations",
-    "queries",
-    "programs",
-    "taggings",
-    "naqanet",
-    "encoder",
-]
 Device = Literal["cpu", "gpu", "tpu"]
 RandomBits = Literal["threefry2x32", "rbg", "unsafe_rbg"]
 Preset = Literal["tiny", "minilm", "bert-base", "bert-large", "modernbert-base"]
@@ -129,9 +118,7 @@ class Setting(StepFlags):
     Attributes:
         tokens: T.
         solutions: Z, mentions in every row of the first half.
-        task: "spans" of a reader, "equations" of a tagger ("normalized-equations" with a softmax
-            over Z_tot), "queries" of SQLova, "programs", "taggings" of a reader of several spans,
-            "naqanet", or an "encoder" without a head.
+        task: a name of `STEPS`, such as "spans" of a reader or an "encoder" without a head.
         num_devices: that share a step, each with its own rows.
     """
 
@@ -164,6 +151,12 @@ class Setting(StepFlags):
         return sizes if self.layers is None else sizes._replace(layers=self.layers)
 
     @property
+    def batch_sizes(self) -> BatchSizes:
+        """Of the rows of all devices and parts."""
+        vocabulary = self.sizes.vocabulary
+        return BatchSizes(self.examples, self.tokens, self.solutions, vocabulary, self.shortest)
+
+    @property
     def examples(self) -> int:
         """Rows of a whole step."""
         return self.rows * self.num_devices * self.accumulate
@@ -173,52 +166,6 @@ class Setting(StepFlags):
         """Fields of `BertConfig`."""
         attention = self.dropout if self.attention_dropout is None else self.attention_dropout
         return {"hidden_dropout": self.dropout, "attention_dropout": attention}
-
-
-def random_batch(setting: Setting) -> Batch:
-    """A batch in the layout of `hardem_jax.data.batching.padding`, without the entries of the host.
-
-    A question of an eighth of the row, then context; mentions drawn anywhere in the context.
-
-    Example:
-        >>> batch = random_batch(Setting("tiny", rows=2, tokens=16, solutions=3))
-        >>> batch["solutions"].shape, batch["solutions_where"].any(axis=1).tolist()
-        ((2, 3, 2), [True, False])
-    """
-    rng = np.random.default_rng(0)
-    rows = setting.rows
-    texts = random_texts(setting, rng)
-    answerable = np.arange(rows)[:, None] < rows // 2
-    end = texts["where"].sum(axis=1, keepdims=True) - 1  # the last real token is [SEP]
-    first = rng.integers(_begin(setting), end, (rows, setting.solutions))
-    last = np.minimum(first + rng.integers(0, MAX_MENTION, first.shape), end - 1)
-    position = np.arange(setting.tokens)[None]
-    return {
-        **texts,
-        "context": (texts["token_type_ids"] > 0) & (position < end),
-        "solutions": (np.stack([first, last], axis=-1) * answerable[..., None]).astype(np.int32),
-        "solutions_where": np.broadcast_to(answerable, first.shape).copy(),
-        "row_where": np.ones(rows, bool),
-    }
-
-
-def random_texts(setting: Setting, rng: np.random.Generator) -> Batch:
-    """Token ids, types and mask: a question of an eighth of the row, then context."""
-    shape = rows, tokens = setting.rows, setting.tokens
-    lengths = rng.integers(int(np.ceil(setting.shortest * tokens)), tokens + 1, (rows, 1))
-    position = np.arange(tokens)[None]
-    where = position < lengths
-    token_ids = np.where(where, rng.integers(1, setting.sizes.vocabulary, shape), 0)
-    return {
-        "token_ids": token_ids.astype(np.int32),
-        "token_type_ids": (where & (position >= _begin(setting))).astype(np.int32),
-        "where": where,
-    }
-
-
-def _begin(setting: Setting) -> int:
-    """First token of the context: [CLS] question [SEP] come before."""
-    return setting.tokens // 8 + 2
 
 
 def step_flops(setting: Setting, *, padding: bool = True) -> float:
@@ -267,6 +214,4 @@ def step_tokens(setting: Setting) -> int:
 
 
 def _lengths(setting: Setting) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    rows = dataclasses.replace(setting, rows=setting.examples, num_devices=1, accumulate=1)
-    return random_texts(rows, rng)["where"].sum(axis=1)
+    return random_texts(setting.batch_sizes, np.random.default_rng(0))["where"].sum(axis=1)
