@@ -1,69 +1,150 @@
-"""The interface between an encoder and the heads on it, and the description of an architecture."""
+"""Encoders: their sizes, and a stack of transformer layers that turns token ids to activations.
+
+An encoder holds parameters and nothing else (`nnx.split(encoder, nnx.Param)` leaves no rest): it is
+used functionally, with dropout keys passed to the call. Inside, tokens are one flat axis [B*T, D]:
+dense layers are then two-dimensional products, which every backend runs fastest.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, get_args
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.weights import WeightTable
+from hardem_jax.encoders.config import Implementation, Remat
+from hardem_jax.encoders.ops.fused import ACTIVATIONS
+from hardem_jax.errors import LARGEST, InputError
 
 
-class EncoderConfig(Protocol):
-    """Sizes of an encoder: a frozen dataclass, one class per architecture.
-
-    Its fields include `num_hidden_layers`, `hidden_dropout` and `attention_dropout`, which
-    `load_encoder` can replace.
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes of an encoder; architectures add fields with a default.
 
     Attributes:
         model_type: name of the architecture, as in a checkpoint's ``config.json``.
+        sizes: fields that are positive integers, or at least what `smallest` says.
+        rates: fields in [0, 1).
+
+    Raises:
+        InputError: names every field that cannot be.
     """
 
     model_type: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    sizes: ClassVar[tuple[str, ...]] = (
+        *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+        *("intermediate_size", "max_position_embeddings"),
+    )
+    smallest: ClassVar[Mapping[str, int]] = {}
+    rates: ClassVar[tuple[str, ...]] = ("hidden_dropout", "attention_dropout")
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int = 512
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise InputError(f"{type(self).__name__}: " + "; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        values: Any = self
+        for name in self.sizes:
+            value, least = getattr(values, name), self.smallest.get(name, 1)
+            if type(value) is not int or not least <= value <= LARGEST:
+                yield f"{name}: expected a positive integer, found {value!r}"
+        for name in self.rates:
+            value = getattr(values, name)
+            if type(value) not in (int, float) or not 0 <= value < 1:
+                yield f"{name}: expected a number in [0, 1), found {value!r}"
+        if not isinstance(values.hidden_act, str) or values.hidden_act not in ACTIVATIONS:
+            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {values.hidden_act!r}"
+        sizes = self.hidden_size, self.num_attention_heads
+        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:
+            yield f"hidden_size: expected a multiple of {sizes[1]} heads, found {sizes[0]}"
 
     @property
-    def vocab_size(self) -> int:
-        """Rows of the word embedding."""
-        ...
-
-    @property
-    def hidden_size(self) -> int:
-        """Width D of the activations."""
-        ...
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """Number of layers L."""
-        ...
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
 
     @property
     def max_tokens(self) -> int:
         """Tokens of the longest input, special tokens included."""
-        ...
+        return self.max_position_embeddings
 
 
-class Encoder(Protocol):
-    """Token ids to activations. Heads use nothing else of an encoder.
+class Encoder(nnx.Module):
+    """Embeddings and layers. Heads use `config`, `dtype` and calls.
 
-    It is an `nnx.Module` whose state is its parameters only, so that it can be used functionally.
-    Outputs are in the compute dtype; at padding they are finite and otherwise arbitrary.
+    Args:
+        config: sizes.
+        embeddings: called with ids [B, T], types, positions and dropout key (each may be `None`),
+            returns [B*T, D].
+        layers: L modules with the same parameters' shapes. Each is called with [B*T, D], what
+            `layer_inputs` returns and a dropout key or `None`, and returns [B*T, D].
+        dtype: of activations and matrix products; parameters, softmax and layer norm stay in
+            float32.
+        remat: what the backward pass recomputes to save memory, in this order: `"none"`, the
+            `"attention"` probabilities (which is up to the layers), all but products with weights
+            (`"dots"`), each `"layer"`.
+        attention: its implementation, see `models.ops.attention`.
+        scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
+            `jax.lax.scan`: same outputs, and compile time independent of depth.
 
-    Attributes:
-        dtype: of activations and matrix products.
+    Raises:
+        InputError: unknown `remat`.
     """
 
-    dtype: DTypeLike
+    def __init__(
+        self,
+        config: EncoderConfig,
+        *,
+        embeddings: nnx.Module,
+        layers: Sequence[nnx.Module],
+        dtype: DTypeLike,
+        remat: Remat,
+        attention: Implementation,
+        scan_layers: bool,
+    ):
+        if remat not in get_args(Remat):
+            names = ", ".join(get_args(Remat))
+            raise InputError(f"remat: expected one of {names}, found {remat!r}")
+        self.config = config
+        self.dtype = dtype
+        self.remat: Remat = remat
+        self.scan_layers = scan_layers
+        self.attention: Implementation = attention
+        self.embeddings: Any = embeddings
+        # nnx.List of layers, or one layer whose parameters have a leading layer axis.
+        self.layers: Any = _stack(layers) if scan_layers else nnx.List(layers)
 
-    @property
-    def config(self) -> EncoderConfig:
-        """Sizes."""
-        ...
+    def layer_inputs(
+        self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
+    ) -> tuple[Any, ...]:
+        """What every layer gets besides activations and dropout key: here, mask and segments.
+
+        Encoders with rotary positions return those, too.
+        """
+        return where, segments
+
+    def enter(self, x: jax.Array) -> Any:
+        """The embeddings [B*T, D] as the first layer takes them."""
+        return x
+
+    def leave(self, x: Any) -> jax.Array:
+        """[B*T, D] from what a layer returns, which is what the next one takes."""
+        return x
+
+    def finish(self, x: jax.Array) -> jax.Array:
+        """The last layer's output [B*T, D] as heads see it; pre-norm encoders normalise it here."""
+        return x
 
     def __call__(
         self,
@@ -90,12 +171,13 @@ class Encoder(Protocol):
             rngs: source of the dropout key (stream `dropout`); `None` turns dropout off.
 
         Returns:
-            [B, T, D].
+            [B, T, D] in the compute dtype; at padding finite and otherwise arbitrary.
 
         Raises:
             InputError: without `positions`, T is larger than `config.max_tokens`.
         """
-        ...
+        inputs = token_ids, where, token_type_ids, positions, segments
+        return self._run(*inputs, rngs, collect=False)[-1]
 
     def hidden_states(
         self,
@@ -107,68 +189,67 @@ class Encoder(Protocol):
         segments: jax.Array | None = None,
         rngs: nnx.Rngs | None = None,
     ) -> tuple[jax.Array, ...]:
-        """Embeddings and the output of every layer: L + 1 arrays [B, T, D], the last layer last.
+        """Embeddings and every layer's output: L + 1 arrays [B, T, D], the last layer last."""
+        inputs = token_ids, where, token_type_ids, positions, segments
+        return self._run(*inputs, rngs, collect=True)
 
-        Arguments and errors are those of `__call__`.
-        """
-        ...
+    def _run(
+        self, token_ids, where, token_type_ids, positions, segments, rngs, *, collect: bool
+    ) -> tuple[jax.Array, ...]:
+        """The last layer's output, or with ``collect`` the embeddings and every layer's."""
+        depth, limit = self.config.num_hidden_layers, self.config.max_tokens
+        batch, length = token_ids.shape
+        if positions is None and length > limit:
+            name = type(self).__name__
+            raise InputError(f"{name} input: expected at most {limit} tokens, found {length}")
+        keys = None if rngs is None else jax.random.split(rngs.dropout(), depth + 1)
+        embedding_key = None if keys is None else keys[depth]
+        x = self.embeddings(token_ids, token_type_ids, positions, embedding_key)
+        layer_keys = None if keys is None else keys[:depth]
+        run = self._scan_layers if self.scan_layers else self._loop_layers
+        inputs = self.layer_inputs(where, positions, segments)
+        states = run(self.enter(x), inputs, layer_keys, collect)
+        states = [self.leave(state) for state in states]
+        states[-1] = self.finish(states[-1])
+        return tuple(state.reshape(batch, length, -1) for state in states)
+
+    def _loop_layers(self, x, inputs, keys, collect) -> list[jax.Array]:
+        states = [x]
+        for index, layer in enumerate(self.layers):
+            graphdef, params = nnx.split(layer)
+            apply = _layer_function(graphdef, remat=self.remat, prevent_cse=True)
+            key = None if keys is None else keys[index]
+            states.append(apply(params, states[-1], inputs, key))
+        return states if collect else states[-1:]
+
+    def _scan_layers(self, x, inputs, keys, collect) -> list[jax.Array]:
+        graphdef, params = nnx.split(self.layers)
+        # Common subexpressions are not merged across the iterations of a scan anyway.
+        apply = _layer_function(graphdef, remat=self.remat, prevent_cse=False)
+
+        def body(x, layer):
+            y = apply(layer[0], x, inputs, layer[1])
+            return y, y if collect else None
+
+        last, stacked = jax.lax.scan(body, x, (params, keys))
+        if stacked is None:
+            return [last]
+        leaves, form = jax.tree.flatten(stacked)
+        return [x, *(form.unflatten(layer) for layer in zip(*leaves, strict=True))]
 
 
-Tensors = Mapping[str, np.ndarray]
+def _stack(layers: Sequence[nnx.Module]) -> nnx.Module:
+    graphdef = nnx.graphdef(layers[0])
+    states = [nnx.state(layer) for layer in layers]
+    return nnx.merge(graphdef, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))
 
 
-def _as_they_are(tensors: Tensors, encoder: Tensors) -> Tensors:
-    """Span scores that are `qa_outputs` on the last layer, as in most architectures."""
-    del encoder
-    return tensors
+def _layer_function(graphdef: Any, *, remat: Remat, prevent_cse: bool):
+    def apply(params, x, inputs, key):
+        return nnx.merge(graphdef, params)(x, *inputs, key)
 
-
-@dataclasses.dataclass(frozen=True)
-class ReaderHead:
-    """How an architecture's class for question answering holds span scores.
-
-    Attributes:
-        write: ``qa_outputs.weight`` and ``.bias``, and the encoder's tensors without prefix -> the
-            tensors of the class that are not the encoder's.
-        read: all tensors of a reader, and the encoder's without prefix -> the former with
-            ``qa_outputs`` instead of what `write` put there.
-        config: what ``config.json`` says of them.
-    """
-
-    write: Callable[[Tensors, Tensors], Tensors] = _as_they_are
-    read: Callable[[Tensors, Tensors], Tensors] = _as_they_are
-    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class Architecture:
-    """What it takes to read and write the checkpoints of one architecture.
-
-    Attributes:
-        class_name: class in Hugging Face transformers.
-        config: class of the configuration.
-        encoder: makes an untrained encoder from a configuration and the keyword arguments `rngs`,
-            `dtype`, `remat`, `attention` and `scan_layers`.
-        weights: where the tensors of a checkpoint go.
-        config_keys: field of the configuration -> key of ``config.json``.
-        optional: fields whose key a ``config.json`` may lack.
-        required_values: key of ``config.json`` -> the only value that is supported, and assumed if
-            the key is absent.
-        reader_class_name: class in transformers that has span scores on top.
-        reader_head: how it has them.
-        published: maps a ``config.json`` written by a newer transformers to the key names used in
-            published checkpoints (those in `config_keys`).
-        adapt: what has to change in parameters by path, once they are read.
-    """
-
-    class_name: str
-    config: type[EncoderConfig]
-    encoder: Callable[..., Any]
-    weights: WeightTable
-    config_keys: Mapping[str, str]
-    optional: frozenset[str]
-    required_values: Mapping[str, Any]
-    reader_class_name: str
-    reader_head: ReaderHead = ReaderHead()
-    published: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda content: content
-    adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = lambda params: params
+    if remat not in ("dots", "layer"):
+        return apply
+    # Attention's products have a batch axis, those with weights have none.
+    keep = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat == "dots" else None
+    return jax.checkpoint(apply, prevent_cse=prevent_cse, policy=keep)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -11,28 +10,22 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.base import Architecture
+from hardem_jax.encoders.architecture import Architecture
+from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.config import Remat
-from hardem_jax.encoders.layers import LayerNorm, Linear
+from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
 from hardem_jax.encoders.ops import post_norm
-from hardem_jax.encoders.ops.attention import Implementation, attention, check_attention
+from hardem_jax.encoders.ops.attention import Implementation
 from hardem_jax.encoders.ops.dropout import dropout, dropout_seeds
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
-from hardem_jax.encoders.transformer import TransformerEncoder
 from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
-from hardem_jax.errors import LARGEST, InputError
 
 # Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
 INIT_STDDEV = 0.02
-_SIZES = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
-)
-_RATES = ("layer_norm_eps", "hidden_dropout", "attention_dropout")
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
+class BertConfig(EncoderConfig):
     """Sizes and constants of a BERT encoder; `hidden_act` is a key of `ACTIVATIONS`.
 
     Raises:
@@ -46,46 +39,14 @@ class BertConfig:
 
     model_type: ClassVar[str] = "bert"
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    max_position_embeddings: int = 512
+    sizes: ClassVar = (*EncoderConfig.sizes, "type_vocab_size")
+    rates: ClassVar = ("layer_norm_eps", *EncoderConfig.rates)
+
     type_vocab_size: int = 2
     layer_norm_eps: float = 1e-12
     hidden_act: str = "gelu"
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
-
-    #: Minimum number of rows of the table of token types.
-    min_types: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        faults = list(self._faults())
-        if faults:
-            raise InputError(f"{type(self).__name__}: " + "; ".join(faults))
-
-    def _faults(self) -> Iterator[str]:
-        for name in _SIZES:
-            value = getattr(self, name)
-            least = self.min_types if name == "type_vocab_size" else 1
-            if type(value) is not int or not least <= value <= LARGEST:
-                yield f"{name}: expected a positive integer, found {value!r}"
-        for name in _RATES:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 <= value < 1:
-                yield f"{name}: expected a number in [0, 1), found {value!r}"
-        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
-            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
-        sizes = self.hidden_size, self.num_attention_heads
-        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:
-            yield f"hidden_size: expected a multiple of {sizes[1]} heads, found {sizes[0]}"
-
-    @property
-    def head_size(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.num_attention_heads
 
     @property
     def embedding_width(self) -> int:
@@ -102,19 +63,14 @@ class BertConfig:
         """Row of the position table for the first token of an input."""
         return 0
 
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest input."""
-        return self.max_position_embeddings - self.first_position
 
-
-class Bert(TransformerEncoder):
+class Bert(Encoder):
     """BERT encoder: post-norm, without pooler.
 
     Args:
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
-        dtype, remat, scan_layers: see `TransformerEncoder`.
+        dtype, remat, scan_layers: see `Encoder`.
         attention: see `models.ops.attention`; a kernel requested by name needs a config without
             attention dropout.
 
@@ -220,7 +176,7 @@ class BertEmbeddings(nnx.Module):
         return x if self.project is None else self.project(x)
 
 
-class BertLayer(nnx.Module):
+class BertLayer(SelfAttention):
     """Self-attention and feed-forward blocks, each followed by add and norm."""
 
     def __init__(
@@ -232,7 +188,7 @@ class BertLayer(nnx.Module):
         attention: Implementation,
         recompute_attention: bool,
     ):
-        check_attention(attention, dtype=dtype, rate=config.attention_dropout)
+        super().__init__(config, dtype, attention, recompute_attention)
 
         def dense(inputs: int, outputs: int) -> Linear:
             init = jax.nn.initializers.normal(INIT_STDDEV)
@@ -249,9 +205,6 @@ class BertLayer(nnx.Module):
         self.intermediate = dense(hidden, config.intermediate_size)
         self.output = dense(config.intermediate_size, hidden)
         self.output_norm = LayerNorm(hidden, eps=eps)
-        self.config = config
-        self.attention: Implementation = attention
-        self.recompute_attention = recompute_attention
 
     def __call__(self, x, where, segments, key) -> Any:
         """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
@@ -261,7 +214,7 @@ class BertLayer(nnx.Module):
         if isinstance(x, tuple):
             return self._with_kernels(x, where, segments, keys)
         projected = (dense(x) for dense in (self.query, self.key, self.value))
-        context = self._attend(projected, where, segments, keys[0])
+        context = self.attend(projected, where, segments, keys[0])
         y = dropout(self.attention_output(context), config.attention_output_dropout, keys[1])
         x = self.attention_norm(x + y)
         y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
@@ -273,8 +226,8 @@ class BertLayer(nnx.Module):
         *inputs, residual = inputs
         projections = (self.query, self.key, self.value)
         kernels, biases = zip(*map(_weights, projections), strict=True)
-        each = post_norm.dense_each(tuple(inputs), kernels, biases)
-        context = self._attend(each, where, segments, keys[0])
+        each: Any = post_norm.dense_each(tuple(inputs), kernels, biases)
+        context = self.attend(each, where, segments, keys[0])
         rate = config.attention_output_dropout
         x, residual = self._add_and_norm(
             residual, context, self.attention_output, self.attention_norm, rate, keys[1], times=2
@@ -288,7 +241,7 @@ class BertLayer(nnx.Module):
             residual, y, self.output, self.output_norm, rate, keys[2], times=4
         )
 
-    def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times):
+    def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times) -> Any:
         rate = 0.0 if key is None else rate
         seeds = dropout_seeds(key) if key is not None and rate else jnp.zeros(2, jnp.uint32)
         return post_norm.dense_norm(
@@ -302,25 +255,6 @@ class BertLayer(nnx.Module):
             norm.eps,
             times,
         )
-
-    def _attend(self, projected, where, segments, key) -> jax.Array:
-        batch, length = where.shape
-        heads, size = self.config.num_attention_heads, self.config.head_size
-
-        def by_head(y):  # [B*T, D] -> [B, T, heads, head size]
-            return y.reshape(batch, length, heads, size)
-
-        rate = 0.0 if key is None else self.config.attention_dropout
-        context = attention(
-            *map(by_head, projected),
-            where=where,
-            segments=segments,
-            seeds=None if key is None or rate == 0 else dropout_seeds(key),
-            rate=rate,
-            implementation=self.attention,
-            recompute=self.recompute_attention,
-        )
-        return context.reshape(batch * length, heads * size)
 
 
 def _weights(linear: Linear) -> tuple[jax.Array, jax.Array]:
@@ -345,15 +279,7 @@ TENSORS = {
 }
 
 CONFIG_KEYS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_hidden_layers": "num_hidden_layers",
-    "num_attention_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "layer_norm_eps": "layer_norm_eps",
-    "hidden_act": "hidden_act",
+    **{name: name for name in (*BertConfig.sizes, "layer_norm_eps", "hidden_act")},
     "hidden_dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
 }

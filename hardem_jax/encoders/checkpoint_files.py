@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -18,51 +19,33 @@ from hardem_jax.hub import download
 #: Head of a span reader that Hugging Face's classes have no place for, see `write_checkpoint`.
 SELECTOR_FILE = "selector.safetensors"
 
-# --- finding ------------------------------------------------------------------------------------
-
 
 def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) -> Path:
     """The local folder of a checkpoint, downloaded from the hub if it is not a folder already.
 
-    Args:
-        name_or_path: a folder, or a model name on the hub.
-        weights: whether the weights are needed too, or `config.json` only.
+    Without `weights`, `config.json` is all that is wanted.
 
     Raises:
         InputError: there is neither such a folder nor a checkpoint that can be downloaded.
-
-    Example:
-        >>> checkpoint_folder(".", weights=False)
-        PosixPath('.')
     """
     path = Path(name_or_path).expanduser()
     if os.path.isdir(path):
         return path
     if os.path.isfile(path) or not isinstance(name_or_path, str) or name_or_path[:1] in "./~":
         raise InputError(f"{name_or_path}: expected a folder with a checkpoint, found none")
+    fetch = functools.partial(download, name_or_path, what="a checkpoint")
     if not weights:
-        return _download(name_or_path, ["config.json"])
+        return fetch(["config.json"])
     patterns = ["config.json", "model*.safetensors", "model*.index.json", SELECTOR_FILE]
-    folder = _download(name_or_path, patterns)
+    folder = fetch(patterns)
     if not _weight_files(folder):
         # Only now: most repositories hold both formats, and one is enough.
-        folder = _download(name_or_path, ["config.json", "pytorch_model*"])
+        folder = fetch(["config.json", "pytorch_model*"])
     return folder
 
 
-def _download(name: str, patterns: list[str]) -> Path:
-    return download(name, patterns, what="a checkpoint")
-
-
-# --- config.json ---------------------------------------------------------------------------------
-
-
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        InputError: the file is missing, or holds something else.
-    """
+    """The object in a JSON file; an `InputError` if it is missing or holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
@@ -84,19 +67,8 @@ def write_checkpoint(
 ) -> None:
     """Writes `config.json` and `model.safetensors`; files of an earlier checkpoint are replaced.
 
-    Args:
-        folder: created if absent.
-        config: content of `config.json`.
-        tensors: weights by name.
-        selector: weights that go to a file of their own, `SELECTOR_FILE`, so that transformers
-            finds none in `model.safetensors` that its class does not have.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_checkpoint(Path(folder), {"model_type": "bert"}, {"x": np.zeros(8)})
-        ...     read_json(Path(folder, "config.json")), [*read_weights(Path(folder))]
-        ({'model_type': 'bert'}, ['x'])
+    The selector goes to `SELECTOR_FILE`, so that transformers finds no tensors in
+    `model.safetensors` that its class does not have.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -108,8 +80,6 @@ def write_checkpoint(
         part = {name: np.ascontiguousarray(value) for name, value in part.items()}
         safetensors.numpy.save_file(part, folder / name, metadata={"format": "pt"})
 
-
-# --- weights -------------------------------------------------------------------------------------
 
 #: Types in safetensors files that numpy has: of weights, and of buffers such as position ids.
 _FLOATS = ("F64", "F32", "F16", "BF16")

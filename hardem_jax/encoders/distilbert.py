@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from hardem_jax.encoders.base import Architecture
+from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
 
@@ -23,7 +23,7 @@ class DistilBertConfig(BertConfig):
     """
 
     model_type: ClassVar[str] = "distilbert"
-    min_types: ClassVar[int] = 0
+    smallest: ClassVar = {"type_vocab_size": 0}
 
     type_vocab_size: int = 0
 

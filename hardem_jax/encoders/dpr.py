@@ -1,7 +1,7 @@
 """The reader of DPR (Karpukhin et al., 2020): BERT's encoder below other names.
 
-A checkpoint of `DPRReader` becomes a `Bert`. The reader gives every token the first token type,
-whatever the input says, so that both rows of the table get the first one's weights.
+It gives every token the first token type, whatever the input says: both rows of the table get the
+first one's weights.
 """
 
 from __future__ import annotations

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import ClassVar
 
 from hardem_jax.encoders import bert
 from hardem_jax.encoders.bert import CONFIG_KEYS, TENSORS, Bert, BertConfig
 from hardem_jax.encoders.weights import WeightTable, dense
-from hardem_jax.errors import LARGEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,14 +25,9 @@ class ElectraConfig(BertConfig):
     """
 
     model_type: ClassVar[str] = "electra"
+    sizes: ClassVar = (*BertConfig.sizes, "embedding_size")
 
     embedding_size: int = 128
-
-    def _faults(self) -> Iterator[str]:
-        yield from super()._faults()
-        value = self.embedding_size
-        if type(value) is not int or not 1 <= value <= LARGEST:
-            yield f"embedding_size: expected a positive integer, found {value!r}"
 
     @property
     def embedding_width(self) -> int:

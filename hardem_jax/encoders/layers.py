@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from hardem_jax.encoders.ops.attention import Implementation, attention, check_attention
+from hardem_jax.encoders.ops.dropout import dropout_seeds
 from hardem_jax.encoders.ops.fused import layer_norm, linear
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
@@ -36,6 +40,46 @@ class LayerNorm(nnx.Module):
         return layer_norm(x, self.scale[...], bias, self.eps)
 
 
+class SelfAttention(nnx.Module):
+    """What layers of all architectures do between their projections and the output's.
+
+    Raises:
+        InputError: the implementation of attention does not suit the config.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        dtype: DTypeLike,
+        implementation: Implementation,
+        recompute: bool,
+        window: int | None = None,
+    ):
+        check_attention(implementation, dtype=dtype, rate=config.attention_dropout)
+        self.config, self.window = config, window
+        self.implementation: Implementation = implementation
+        self.recompute_attention = recompute
+
+    def attend(self, projected, where, segments, key, *, turn=lambda x: x) -> jax.Array:
+        """Queries, keys and values [B*T, D] -> [B*T, D]; `turn` is applied to the first two."""
+        batch, length = where.shape
+        q, k, v = (x.reshape(batch, length, -1, self.config.head_size) for x in projected)
+        rate = 0.0 if key is None else self.config.attention_dropout
+        context = attention(
+            turn(q),
+            turn(k),
+            v,
+            where=where,
+            segments=segments,
+            seeds=None if key is None or rate == 0 else dropout_seeds(key),
+            rate=rate,
+            window=self.window,
+            implementation=self.implementation,
+            recompute=self.recompute_attention,
+        )
+        return context.reshape(batch * length, -1)
+
+
 def dense(
     inputs: int,
     outputs: int,
@@ -52,18 +96,11 @@ def dense(
 
 @jax.custom_vjp
 def masked_max(x: jax.Array, where: jax.Array) -> jax.Array:
-    """Maximum over the second last axis, of the positions `where`; zeros where there are none.
+    """Maximum over the positions `where`, 0 without any: [..., T, D], [..., T] -> [..., D].
 
     The gradient goes to the first of the highest, remembered by its position. `jnp.max` finds it
     again by ``x == max(x)``, and where a compiler computes ``x`` twice with different rounding none
     is equal and the gradient is lost (https://github.com/jax-ml/jax/issues/40564).
-
-    Args:
-        x: ``[..., T, D]`` float.
-        where: ``[..., T]`` bool.
-
-    Returns:
-        ``[..., D]`` in the dtype of ``x``.
 
     Example:
         >>> x = jnp.array([[1.0, 5.0], [3.0, 4.0], [9.0, 9.0]])

@@ -1,8 +1,7 @@
 """Several bidirectional LSTMs that read the same text, as one.
 
-SQLova has a question LSTM and a header LSTM for each of its six modules. Run one after the other
-they are twelve loops over time of small products; here those that read the same text are one loop,
-whose products are batched over modules and directions.
+SQLova has twelve. Run one after the other they are twelve loops over time of small products; here
+those that read the same text are one loop, whose products are batched over modules and directions.
 """
 
 from __future__ import annotations
@@ -24,21 +23,8 @@ class BiLSTMs(nnx.Module):
     """M bidirectional LSTMs of L layers over one sequence, float32.
 
     Weights start from U(-1/sqrt(h), 1/sqrt(h)), h = size / 2, and there is one bias, not two.
-    A sequence ends where its mask does; the backward half begins there.
-
-    Args:
-        num_lstms: M.
-        inputs: width I of the sequence.
-        size: width of an output, h forward and h backward; even.
-        num_layers: L.
-        dropout: probability of dropping an element between layers.
-        rngs: stream ``params``.
-
-    Example:
-        >>> lstms = BiLSTMs(3, 8, 4, num_layers=2, dropout=0.3, rngs=nnx.Rngs(0))
-        >>> x, where = jnp.ones((2, 5, 8)), jnp.ones((2, 5), bool)
-        >>> jax.eval_shape(lambda: lstms(lstms.project(x), where)).shape
-        (3, 2, 5, 4)
+    A sequence ends where its mask does; the backward half begins there. `dropout` is between
+    layers.
     """
 
     def __init__(
@@ -86,16 +72,13 @@ class BiLSTMs(nnx.Module):
         initial: tuple[jax.Array, jax.Array] | None = None,
         rngs: nnx.Rngs | None = None,
     ) -> jax.Array:
-        """Outputs of the last layer.
+        """Outputs of the last layer, ``[M, B, T, 2h]`` float32, 0 at padding.
 
         Args:
             projected: ``[B, T, M, 2, 4h]`` float32, see `project`.
             where: ``[B, T]`` bool, real positions, which come first.
             initial: hidden and cell states ``[L, M, 2, B, h]`` at the beginning; default zeros.
             rngs: stream ``dropout``; None for no dropout.
-
-        Returns:
-            ``[M, B, T, 2h]`` float32, 0 at padding.
         """
         real = _both_ways(jnp.stack([where.T, where.T], axis=1)[:, None])[:, 0]  # [T, 2, B]
         gates = jnp.transpose(projected, (1, 2, 3, 0, 4))  # [T, M, 2, B, 4h]
@@ -120,17 +103,14 @@ class BiLSTMs(nnx.Module):
 
 
 def last_output(x: jax.Array, where: jax.Array) -> jax.Array:
-    """``[M, B, T, D]`` at the last real position of each sequence: ``[M, B, D]``.
-
-    Zero where a sequence has none.
-    """
+    """``[M, B, T, D]`` at the last real position of each sequence, 0 without any: ``[M, B, D]``."""
     last = jnp.maximum(jnp.sum(where, axis=1) - 1, 0)
     return jnp.take_along_axis(x, last[None, :, None, None], axis=2)[:, :, 0]
 
 
 @jax.custom_vjp
 def _run(gates, recurrent, real, state) -> jax.Array:
-    """M LSTMs of both directions through time.
+    """M LSTMs of both directions through time: ``[T, M, 2, B, h]``.
 
     Differentiated automatically, the loop would store every intermediate value of every step and
     add up the gradient of the recurrent weights step by step. Here it stores gates and states, and
@@ -143,9 +123,6 @@ def _run(gates, recurrent, real, state) -> jax.Array:
         real: ``[T, 2, B]`` bool. Padding leaves the state unchanged, because the backward half
             meets it before the text, and gives 0.
         state: hidden and cell, ``[M, 2, B, h]`` each.
-
-    Returns:
-        ``[T, M, 2, B, h]``.
     """
     return _run_fwd(gates, recurrent, real, state)[0]
 

@@ -16,28 +16,23 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.base import Architecture, ReaderHead, Tensors
+from hardem_jax.encoders.architecture import Architecture, ReaderHead, Tensors
+from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.config import Remat
-from hardem_jax.encoders.layers import LayerNorm, Linear
-from hardem_jax.encoders.ops.attention import Implementation, attention, check_attention
-from hardem_jax.encoders.ops.dropout import dropout, dropout_seeds
+from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
+from hardem_jax.encoders.ops.attention import Implementation
+from hardem_jax.encoders.ops.dropout import dropout
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
-from hardem_jax.encoders.transformer import TransformerEncoder
 from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
-from hardem_jax.errors import LARGEST, InputError
+from hardem_jax.errors import InputError
 
 # Standard deviation of the initial weights, cut off at twice as much (the paper, appendix A).
 _INIT_STDDEV = 0.02
-_SIZES = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "max_position_embeddings", "local_attention", "global_every"),
-)
-_RATES = ("norm_eps", "embedding_dropout", "hidden_dropout", "attention_dropout")
 _BASES = ("global_rope_theta", "local_rope_theta")
 
 
 @dataclasses.dataclass(frozen=True)
-class ModernBertConfig:
+class ModernBertConfig(EncoderConfig):
     """Sizes and constants of a ModernBERT encoder; the defaults are those of the base model.
 
     Layers 0, `global_every`, 2 `global_every`, ... attend to the whole input, the others to
@@ -56,6 +51,8 @@ class ModernBertConfig:
     """
 
     model_type: ClassVar[str] = "modernbert"
+    sizes: ClassVar = (*EncoderConfig.sizes, "local_attention", "global_every")
+    rates: ClassVar = ("norm_eps", "embedding_dropout", *EncoderConfig.rates)
 
     vocab_size: int = 50368
     hidden_size: int = 768
@@ -74,20 +71,8 @@ class ModernBertConfig:
     attention_dropout: float = 0.0
     pad_token_id: int | None = None
 
-    def __post_init__(self) -> None:
-        faults = list(self._faults())
-        if faults:
-            raise InputError(f"{type(self).__name__}: " + "; ".join(faults))
-
     def _faults(self) -> Iterator[str]:
-        for name in _SIZES:
-            value = getattr(self, name)
-            if type(value) is not int or not 1 <= value <= LARGEST:
-                yield f"{name}: expected a positive integer, found {value!r}"
-        for name in _RATES:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 <= value < 1:
-                yield f"{name}: expected a number in [0, 1), found {value!r}"
+        yield from super()._faults()
         for name in _BASES:
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 < value < float("inf"):
@@ -95,41 +80,29 @@ class ModernBertConfig:
         pad, entries = self.pad_token_id, self.vocab_size
         if pad is not None and (type(pad) is not int or not 0 <= pad < entries):
             yield f"pad_token_id: expected one of {entries} entries or none, found {pad!r}"
-        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
-            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
         sizes = self.hidden_size, self.num_attention_heads
-        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % (2 * sizes[1]):
+        if all(type(size) is int and size > 0 for size in sizes) and self.head_size % 2:
             yield f"hidden_size: expected a multiple of twice {sizes[1]} heads, found {sizes[0]}"
-
-    @property
-    def head_size(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.num_attention_heads
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest input."""
-        return self.max_position_embeddings
 
     def window(self, layer: int) -> int | None:
         """How far a token sees to either side in this layer; `None`: the whole input."""
         return self.local_attention // 2 if layer % self.global_every else None
 
 
-class ModernBert(TransformerEncoder):
+class ModernBert(Encoder):
     """ModernBERT encoder. It has no token types, and ignores `token_type_ids`.
 
     Args:
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
-        dtype, remat: see `TransformerEncoder`.
+        dtype, remat: see `Encoder`.
         attention: see `models.ops.attention`; a kernel requested by name needs a config without
             attention dropout.
         scan_layers: must be off, because layers differ: the first one has no norm, and some are
             local.
 
     Raises:
-        InputError: `scan_layers` is on; or see `TransformerEncoder`.
+        InputError: `scan_layers` is on; or see `Encoder`.
 
     Example:
         >>> config = ModernBertConfig(100, 8, 2, 2, 12)
@@ -209,7 +182,7 @@ class ModernBertEmbeddings(nnx.Module):
         return dropout(x, self.rate, key).astype(self.dtype)
 
 
-class ModernBertLayer(nnx.Module):
+class ModernBertLayer(SelfAttention):
     """Self-attention and gated feed-forward blocks, each on its normalised input.
 
     The first layer's attention reads the embeddings, which are normalised already.
@@ -225,7 +198,8 @@ class ModernBertLayer(nnx.Module):
         attention: Implementation,
         recompute_attention: bool,
     ):
-        check_attention(attention, dtype=dtype, rate=config.attention_dropout)
+        window = config.window(number)
+        super().__init__(config, dtype, attention, recompute_attention, window)
 
         def dense(inputs: int, outputs: int, stddev: float = _INIT_STDDEV) -> Linear:
             return Linear(
@@ -244,10 +218,6 @@ class ModernBertLayer(nnx.Module):
         self.intermediate = dense(hidden, inner)
         self.gate = dense(hidden, inner)
         self.output = dense(inner, hidden, added)
-        self.config = config
-        self.window = config.window(number)
-        self.attention: Implementation = attention
-        self.recompute_attention = recompute_attention
 
     def __call__(self, x, where, segments, of_global, of_local, key) -> jax.Array:
         """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, rotations of both kinds of
@@ -256,33 +226,12 @@ class ModernBertLayer(nnx.Module):
         keys = (None,) * 3 if key is None else jax.random.split(key, 3)
         normed = x if self.attention_norm is None else self.attention_norm(x)
         turn = of_global if self.window is None else of_local
-        context = self._attend(normed, where, segments, turn, keys[0])
+        projected = (dense(normed) for dense in (self.query, self.key, self.value))
+        context = self.attend(projected, where, segments, keys[0], turn=lambda y: rotate(y, *turn))
         x = x + dropout(self.attention_output(context), config.attention_dropout, keys[1])
         normed = self.mlp_norm(x)
         y = ACTIVATIONS[config.hidden_act](self.intermediate(normed)) * self.gate(normed)
         return x + self.output(dropout(y, config.hidden_dropout, keys[2]))
-
-    def _attend(self, x, where, segments, turn, key) -> jax.Array:
-        batch, length = where.shape
-        heads, size = self.config.num_attention_heads, self.config.head_size
-        q, k, v = (
-            dense(x).reshape(batch, length, heads, size)
-            for dense in (self.query, self.key, self.value)
-        )
-        rate = 0.0 if key is None else self.config.attention_dropout
-        context = attention(
-            rotate(q, *turn),
-            rotate(k, *turn),
-            v,
-            where=where,
-            segments=segments,
-            seeds=None if key is None or rate == 0 else dropout_seeds(key),
-            rate=rate,
-            window=self.window,
-            implementation=self.attention,
-            recompute=self.recompute_attention,
-        )
-        return context.reshape(batch * length, heads * size)
 
 
 def rotation(positions: jax.Array, size: int, base: float) -> tuple[jax.Array, jax.Array]:
@@ -433,22 +382,10 @@ ARCHITECTURE = Architecture(
         ignored=r"head\..*|decoder\..*",
     ),
     config_keys={
-        "vocab_size": "vocab_size",
-        "hidden_size": "hidden_size",
-        "num_hidden_layers": "num_hidden_layers",
-        "num_attention_heads": "num_attention_heads",
-        "intermediate_size": "intermediate_size",
-        "max_position_embeddings": "max_position_embeddings",
-        "local_attention": "local_attention",
+        **{field.name: field.name for field in dataclasses.fields(ModernBertConfig)},
         "global_every": "global_attn_every_n_layers",
-        "global_rope_theta": "global_rope_theta",
-        "local_rope_theta": "local_rope_theta",
-        "norm_eps": "norm_eps",
         "hidden_act": "hidden_activation",
-        "embedding_dropout": "embedding_dropout",
         "hidden_dropout": "mlp_dropout",
-        "attention_dropout": "attention_dropout",
-        "pad_token_id": "pad_token_id",
     },
     # Their defaults are those of Hugging Face.
     optional=frozenset(

@@ -16,34 +16,15 @@ _INPUTS = ("token_ids", "token_type_ids", "where")
 
 
 def encode(encoder: Encoder, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None) -> Array:
-    """Activations of the encoder's last layer, at the places of the batch.
+    """Activations of the encoder's last layer, `[R, T, D]`, at the places of the batch.
 
-    Args:
-        encoder: of any architecture.
-        batch: ``token_ids`` and ``token_type_ids`` ``[R, T]`` int, ``where`` ``[R, T]`` bool; with
-            ``packing`` ``[G, P / G, S]`` and ``unpacking`` ``[R, T]`` as well (see
-            `packing_arrays`) the encoder reads P rows of S tokens. A token attends to
-            those of its own input, and positions count from its first token: packed or not, the
-            activations are the same to rounding, and so is their gradient.
-        rngs: source of the dropout key (stream ``dropout``); None turns dropout off.
-
-    Returns:
-        ``[R, T, D]`` in the encoder's dtype. At padding they mean nothing; packed, they are 0.
+    With ``packing`` `[G, P / G, S]` and ``unpacking`` `[R, T]` in the batch (see `packing_arrays`),
+    the encoder reads P rows of S tokens. A token attends to those of its own input, and positions
+    count from its first token: packed or not, the activations and their gradient are the same to
+    rounding. At padding they mean nothing; packed, they are 0.
 
     Raises:
         InputError: T is larger than the encoder's ``max_tokens``, packed or not.
-
-    Example:
-        >>> from hardem_jax.data.batching.packing import packing_arrays
-        >>> from hardem_jax.encoders.bert import Bert, BertConfig
-        >>> bert = Bert(BertConfig(9, 8, 1, 2, 16), rngs=nnx.Rngs(0))
-        >>> ids = jnp.array([[5, 6, 7], [8, 0, 0]])
-        >>> batch = {"token_ids": ids, "token_type_ids": 0 * ids, "where": ids > 0}
-        >>> where = jax.device_get(ids > 0)
-        >>> packed = packing_arrays(where, num_devices=1, num_rows=1, row_tokens=4)
-        >>> both = encode(bert, batch), encode(bert, {**batch, **packed})
-        >>> bool(jnp.allclose(both[0][ids > 0], both[1][ids > 0], atol=1e-6))
-        True
     """
     return encode_layers(encoder, batch, count=1, rngs=rngs)[0]
 
@@ -99,16 +80,7 @@ def _unpacked(hidden: Array, batch: Mapping[str, Array]) -> Array:
 
 
 def token_metrics(batch: Mapping[str, Array]) -> dict[str, Array]:
-    """What a training step reports about the tokens that the encoder reads, float32 ``[]`` each.
-
-    Returns:
-        ``tokens``, how many of them are real, and ``real_tokens``, their share.
-
-    Example:
-        >>> found = token_metrics({"where": jnp.array([[True, False], [True, True]])})
-        >>> {name: float(value) for name, value in found.items()}
-        {'tokens': 3.0, 'real_tokens': 0.75}
-    """
+    """Of a training step: `tokens` that are real, and `real_tokens`, their share, float32 []."""
     read = batch["packing"] if "packing" in batch else batch["where"]
     tokens = jnp.sum(batch["where"]).astype(jnp.float32)
     return {"tokens": tokens, "real_tokens": tokens / read.size}

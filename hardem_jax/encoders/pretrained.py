@@ -15,7 +15,8 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.base import Architecture, Encoder, EncoderConfig
+from hardem_jax.encoders.architecture import Architecture
+from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.checkpoint_files import (
     checkpoint_folder,
     read_json,
@@ -64,7 +65,7 @@ def load_encoder(
     Args:
         name_or_path: a folder with `config.json` and weights, or a model name on the hub.
         num_layers: keep only the first `num_layers` layers; `None` keeps all.
-        dtype, remat, attention, scan_layers: see `TransformerEncoder`.
+        dtype, remat, attention, scan_layers: see `hardem_jax.encoders.base.Encoder`.
         hidden_dropout, attention_dropout: replace the rates of `config.json`.
         ignore: heads to leave out, keys of `HEADS`: `qa_outputs`, `qa_classifier`, `classifier`. A
             checkpoint need not have them. To keep the first two, see `load_reader`.
@@ -96,13 +97,13 @@ def load_encoder(
             kind,
             config,
             num_layers=num_layers,
+            hidden_dropout=hidden_dropout,
+            attention_dropout=attention_dropout,
+            ignore=ignore,
             dtype=dtype,
             remat=remat,
             attention=attention,
             scan_layers=scan_layers,
-            hidden_dropout=hidden_dropout,
-            attention_dropout=attention_dropout,
-            ignore=ignore,
         )
     except InputError as error:
         named = str(error).startswith(str(folder))
@@ -115,13 +116,11 @@ def encoder_from(
     full: EncoderConfig,
     *,
     num_layers: int | None = None,
-    dtype: DTypeLike = jnp.float32,
-    remat: Remat = "none",
-    attention: Implementation = "auto",
-    scan_layers: bool = False,
     hidden_dropout: float | None = None,
     attention_dropout: float | None = None,
     ignore: Collection[str] = (),
+    scan_layers: bool = False,
+    **computed: Any,
 ) -> Encoder:
     """The encoder in the tensors of a checkpoint.
 
@@ -129,8 +128,8 @@ def encoder_from(
         tensors: by name.
         kind: architecture of the checkpoint.
         full: its sizes.
-        num_layers, dtype, remat, attention, scan_layers, hidden_dropout, attention_dropout, ignore:
-            see `load_encoder`.
+        num_layers, hidden_dropout, attention_dropout, ignore, scan_layers: see `load_encoder`.
+        **computed: ``dtype``, ``remat`` and ``attention`` of `load_encoder`.
 
     Raises:
         InputError: the tensors do not fit, see `load_encoder`.
@@ -146,16 +145,12 @@ def encoder_from(
     }
     config = dataclasses.replace(full, **{k: v for k, v in changes.items() if v is not None})
 
-    def build(scan: bool) -> Encoder:
-        return untrained_encoder(
-            config, dtype=dtype, remat=remat, attention=attention, scan_layers=scan
-        )
+    def abstract(stacked: bool) -> Encoder:
+        return nnx.eval_shape(lambda: untrained_encoder(config, scan_layers=stacked, **computed))
 
-    shapes = flat_params(nnx.eval_shape(lambda: build(False)))
-    params = kind.weights.read(tensors, shapes, num_layers=depth, ignore=ignore)
-    params = kind.adapt(params)
-    abstract = nnx.eval_shape(lambda: build(scan_layers))
-    return fill(abstract, stack_layers(params) if scan_layers else params)
+    shapes = flat_params(abstract(False))
+    params = kind.adapt(kind.weights.read(tensors, shapes, num_layers=depth, ignore=ignore))
+    return fill(abstract(scan_layers), stack_layers(params) if scan_layers else params)
 
 
 def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
@@ -235,23 +230,17 @@ def read_architecture(folder: Path) -> tuple[Architecture, EncoderConfig]:
     raw = read_json(path)
     try:
         kind = architecture(raw.get("model_type", "bert"))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    try:
         raw = kind.published(raw)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    needed = [key for field, key in kind.config_keys.items() if field not in kind.optional]
-    faults = []
-    if absent := [key for key in ("model_type", *needed) if key not in raw]:
-        faults.append(f"missing keys {', '.join(absent)}")
-    for key, expected in kind.required_values.items():
-        if raw.get(key, expected) != expected:
-            faults.append(f"{key}: expected {expected!r}, found {raw[key]!r}")
-    if faults:
-        raise InputError(f"{path}: {'; '.join(faults)}")
-    fields = {field: raw[key] for field, key in kind.config_keys.items() if key in raw}
-    try:
+        needed = [key for field, key in kind.config_keys.items() if field not in kind.optional]
+        faults = []
+        if absent := [key for key in ("model_type", *needed) if key not in raw]:
+            faults.append(f"missing keys {', '.join(absent)}")
+        for key, expected in kind.required_values.items():
+            if raw.get(key, expected) != expected:
+                faults.append(f"{key}: expected {expected!r}, found {raw[key]!r}")
+        if faults:
+            raise InputError("; ".join(faults))
+        fields = {field: raw[key] for field, key in kind.config_keys.items() if key in raw}
         return kind, kind.config(**fields)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -278,28 +267,14 @@ electra, modernbert, roberta, xlm-roberta, found 'gpt2'
     return module.ARCHITECTURE
 
 
-def untrained_encoder(
-    config: EncoderConfig,
-    *,
-    dtype: DTypeLike = jnp.float32,
-    remat: Remat = "none",
-    attention: Implementation = "auto",
-    scan_layers: bool = False,
-) -> Encoder:
+def untrained_encoder(config: EncoderConfig, **computed: Any) -> Encoder:
     """An encoder with random weights; inside `nnx.eval_shape`, one without any.
 
     Args:
         config: of any architecture.
-        dtype, remat, attention, scan_layers: see `TransformerEncoder`.
+        **computed: ``dtype``, ``remat``, ``attention`` and ``scan_layers`` of `load_encoder`.
     """
-    return architecture(config.model_type).encoder(
-        config,
-        rngs=nnx.Rngs(0),
-        dtype=dtype,
-        remat=remat,
-        attention=attention,
-        scan_layers=scan_layers,
-    )
+    return architecture(config.model_type).encoder(config, rngs=nnx.Rngs(0), **computed)
 
 
 def fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from hardem_jax.encoders.base import Architecture
+from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.bert import CONFIG_KEYS, TENSORS, Bert, BertConfig
 from hardem_jax.encoders.weights import WeightTable
 from hardem_jax.errors import LARGEST
@@ -47,6 +47,10 @@ class RobertaConfig(BertConfig):
     @property
     def first_position(self) -> int:
         return self.pad_token_id + 1
+
+    @property
+    def max_tokens(self) -> int:
+        return self.max_position_embeddings - self.first_position
 
 
 class Roberta(Bert):

@@ -1,7 +1,7 @@
 """Conversion between the tensors of a Hugging Face checkpoint and an encoder's parameters.
 
-Each architecture has a `WeightTable` that says where every tensor goes. Reading and writing both
-follow it. A checkpoint that does not match is refused, with all differences in one message.
+Each architecture has a `WeightTable`, which reading and writing both follow. A checkpoint that does
+not match is refused, with all differences in one message.
 """
 
 from __future__ import annotations
@@ -48,13 +48,7 @@ def embedding(name: str, path: str) -> dict[str, Target]:
 
 
 def dense(name: str, *paths: str, bias: bool = True) -> dict[str, Target]:
-    """Table entries of a dense layer; of a fused one if there are several paths.
-
-    Example:
-        >>> dense("attn.Wqkv", "query", "key", "value", bias=False)
-        {'attn.Wqkv.weight': Target(paths=('query.kernel', 'key.kernel', 'value.kernel'), \
-transpose=True)}
-    """
+    """Table entries of a dense layer; of a fused one if there are several paths."""
     kernels = Target(tuple(f"{path}.kernel" for path in paths), transpose=True)
     biases = Target(tuple(f"{path}.bias" for path in paths))
     return {f"{name}.weight": kernels} | ({f"{name}.bias": biases} if bias else {})
@@ -95,25 +89,13 @@ class WeightTable:
 
         Args:
             tensors: of the checkpoint.
-            shapes: expected parameter shapes by path. To load only the first layers, pass the
-                shapes of those layers.
+            shapes: expected shapes by path; those of the first layers load only these.
             num_layers: layers that the checkpoint should have.
             ignore: keys of `HEADS` whose tensors are left out, if there are any.
 
         Raises:
             InputError: tensors are missing, doubled, of the wrong shape, integers, unknown, or of a
                 head that is not ignored; one message lists them all.
-
-        Example:
-            >>> table = WeightTable(dense("qkv", "q", "k", bias=False), prefix="", ignored="")
-            >>> shapes = {name: np.zeros((3, 1)) for name in ("q.kernel", "k.kernel")}
-            >>> table.read({"qkv.weight": np.arange(6.0).reshape(2, 3)}, shapes,
-            ...     num_layers=0)["k.kernel"].tolist()
-            [[3.0], [4.0], [5.0]]
-            >>> table.read({"qkv.bias": np.zeros(2)}, shapes, num_layers=0)
-            Traceback (most recent call last):
-            hardem_jax.errors.InputError: weights do not fit the config in 2 places: \
-not used: qkv.bias; missing: qkv.weight
         """
         params: dict[str, np.ndarray] = {}
         origin: dict[str, str] = {}
@@ -202,12 +184,7 @@ not used: qkv.bias; missing: qkv.weight
 
 
 def head_of(name: str) -> str | None:
-    """The head of `HEADS` that a tensor belongs to, or `None`.
-
-    Example:
-        >>> head_of("span_predictor.qa_outputs.weight"), head_of("bert.pooler.dense.weight")
-        ('qa_outputs', None)
-    """
+    """The head of `HEADS` that a tensor belongs to, or `None`."""
     match = _HEAD.fullmatch(name)
     return match.group(1) if match else None
 
@@ -241,13 +218,7 @@ def _transposed(shape: tuple[int, ...], target: Target) -> tuple[int, ...]:
 
 
 def stack_layers(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`layers.0.x`, `layers.1.x`, ... -> `layers.x`, stacked along a new first axis.
-
-    Example:
-        >>> params = {"word": np.zeros(1), "layers.0.x": np.zeros(2), "layers.1.x": np.ones(2)}
-        >>> {path: value.shape for path, value in stack_layers(params).items()}
-        {'word': (1,), 'layers.x': (2, 2)}
-    """
+    """`layers.0.x`, `layers.1.x`, ... -> `layers.x`, stacked along a new first axis."""
     stacked: dict[str, Any] = {}
     for path, value in sorted(params.items(), key=lambda item: int(_layer_number(item[0]) or -1)):
         if _LAYER.match(path):

@@ -24,7 +24,8 @@ import jax
 import numpy as np
 from flax import nnx
 
-from hardem_jax.encoders.base import Architecture, EncoderConfig
+from hardem_jax.encoders.architecture import Architecture
+from hardem_jax.encoders.base import EncoderConfig
 from hardem_jax.encoders.checkpoint_files import (
     checkpoint_folder,
     read_json,

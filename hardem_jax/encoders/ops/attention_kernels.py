@@ -1,7 +1,7 @@
 """Attention kernels for GPUs and TPUs, which hold no array of size T x T.
 
-They compute what `fused.attention` does without dropout. Call `attention.attention`, which checks
-whether a kernel can be used.
+They compute what `fused.attention` does without dropout, on [B, T, heads, head size]. Call
+`attention.attention`, which checks whether a kernel can be used.
 """
 
 from __future__ import annotations
@@ -35,20 +35,10 @@ def splash(
     window: int | None = None,
     interpret: bool = False,
 ) -> jax.Array:
-    """Attention by the Pallas kernel "splash" of JAX, on TPUs (Dao et al., 2022, tiled for them).
+    """By the Pallas kernel "splash" of JAX, on TPUs (Dao et al., 2022, tiled for them).
 
-    T is padded to a multiple of 128 inside. On a mesh, every device computes its
-    own rows: the compiler cannot partition a kernel.
-
-    Args:
-        q, k, v: [B, T, heads, head size], of one floating dtype.
-        where: bool [B, T], true at keys that may be attended to.
-        segments: int32 [B, T], or `None`, see `fused.attention`.
-        window: see `fused.visible_keys`; the kernel leaves out blocks that lie outside of it.
-        interpret: run the kernel's body as ordinary operations, on any device.
-
-    Returns:
-        [B, T, heads, head size] in the dtype of `v`.
+    T is padded to a multiple of 128 inside. On a mesh, every device computes its own rows: the
+    compiler cannot partition a kernel. `interpret` runs its body as ordinary operations.
     """
     length, size = q.shape[1], q.shape[-1]
     padded = -(-length // _LANES) * _LANES
@@ -104,20 +94,11 @@ def cudnn(
     *,
     window: int | None = None,
 ) -> jax.Array:
-    """Attention by cuDNN's fused kernel, on NVIDIA GPUs.
+    """By cuDNN's fused kernel, on NVIDIA GPUs, in 16 bits.
 
     Without segments and window the kernel gets the number of real tokens of each row, which must
-    come first in it, and skips the padding. With either it is given a mask [B, 1, T, T]: its own
-    windows look back only.
-
-    Args:
-        q, k, v: bfloat16 or float16 [B, T, heads, head size].
-        where: bool [B, T], true at keys that may be attended to.
-        segments: int32 [B, T], or `None`, see `fused.attention`.
-        window: see `fused.visible_keys`.
-
-    Returns:
-        [B, T, heads, head size] in the dtype of `v`; without segments and window, 0 at padding.
+    come first in it, and skips the padding; the output is 0 there. With either it is given a mask
+    [B, 1, T, T]: its own windows look back only.
 
     Raises:
         RuntimeError, NotImplementedError, ValueError: see `cudnn_fault`.
@@ -140,19 +121,11 @@ def cudnn(
 
 @functools.cache
 def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, masked: bool) -> str | None:
-    """Why `cudnn` does not work here on arrays like these, or `None` where it does.
+    """Why `cudnn` does not work here on a q of this shape, or `None` where it does.
 
-    Where there is a GPU, a few rows of them are compiled with their gradient: what a version of
-    cuDNN supports is known only then (with CUDA 13 some failed, jax issue 32430).
-
-    Args:
-        shape: of q, [B, T, heads, head size].
-        dtype: of q, k and v.
-        masked: whether there are segments or a window.
-
-    Example:
-        >>> cudnn_fault((1, 8, 2, 64), np.dtype("float32"), False) is None
-        False
+    Where there is a GPU, a few rows are compiled with their gradient: what a version of cuDNN
+    supports is known only then (with CUDA 13 some failed, jax issue 32430). `masked`: there are
+    segments or a window.
     """
 
     def total(x, where, segments):

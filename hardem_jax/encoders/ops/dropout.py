@@ -1,10 +1,9 @@
 """Dropout whose mask is a hash of (key, element index): no random bits in memory.
 
 Threefry spends about twenty rounds on every element, which at attention sizes costs as much as
-the softmax. Here a key gives two 32-bit seeds through `jax.random.bits`, and each element hashes
-its own row-major index with them: a few integer operations that XLA fuses into the
-multiplication. Since an element's bit depends on nothing but seeds and index, the mask is the same
-on any number of devices.
+the softmax. Here a key gives two seeds, and each element hashes its row-major index with them: a
+few integer operations that XLA fuses into the multiplication. The mask is the same on any number of
+devices.
 """
 
 from __future__ import annotations
@@ -19,18 +18,7 @@ _RANGE = 2**32
 def keep_threshold(rate: float) -> int:
     """Number of 32-bit hashes, out of 2**32, that keep an element.
 
-    The actual keep probability is `keep_threshold(rate) / 2**32`, and it is by this number, not
-    by `1 - rate`, that `dropout` divides, so that the expectation is exact.
-
-    Args:
-        rate: probability of dropping an element, `0 <= rate < 1`.
-
-    Raises:
-        ValueError: the rate is outside that range.
-
-    Example:
-        >>> keep_threshold(0.25) / 2**32
-        0.75
+    `dropout` divides by this share, not by `1 - rate`, so that the expectation is exact.
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout rate: expected 0 <= rate < 1, found {rate}")
@@ -43,21 +31,11 @@ def dropout_seeds(key: jax.Array) -> jax.Array:
 
 
 def keep_mask(seeds: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
-    """Bool mask of `shape`, true where the element is kept.
+    """Bool mask of this shape, true where the element is kept.
 
     The hash is two keyed applications of `lowbias32`, the 32-bit integer mixer with the smallest
     bias found by Wellons' hash-prospector search: a single application would make the masks of
     two keys permutations of each other. Elements beyond 2**32 reuse the bits of the first ones.
-
-    Args:
-        seeds: uint32 [2], from `dropout_seeds`.
-        rate: probability of dropping an element, `0 <= rate < 1`.
-        shape: shape of the mask.
-
-    Example:
-        >>> mask = keep_mask(dropout_seeds(jax.random.key(0)), 0.25, (200, 500))
-        >>> round(float(mask.mean()), 2)
-        0.75
     """
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1
@@ -81,10 +59,7 @@ def _lowbias32(x: jax.Array) -> jax.Array:
 
 
 def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
-    """`x` with dropped elements set to zero and kept ones divided by the keep probability.
-
-    `dropout` for callers that already have the seeds, such as hand-written derivatives.
-    """
+    """`dropout` for callers that already have the seeds, such as hand-written derivatives."""
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))
 
@@ -94,31 +69,14 @@ def drop_rows(
 ) -> jax.Array:
     """`drop_and_scale` of the part of an array whose elements have these row-major indices.
 
-    For kernels, which see a tile at a time; `first` and `second` are the two seeds.
+    For kernels, which see a tile at a time.
     """
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(_kept(index, first, second, rate), x * scale, 0.0)
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """Inverted dropout (Srivastava et al., 2014).
-
-    Args:
-        x: float array of any shape.
-        rate: probability of dropping an element, `0 <= rate < 1`, quantised to 1/2**32.
-        key: a `jax.random` key; `None` returns `x` itself.
-
-    Returns:
-        Array of the shape and dtype of `x` whose expectation over keys is `x`.
-
-    Raises:
-        ValueError: the rate is outside its range.
-
-    Example:
-        >>> kept = dropout(jnp.ones(1000), 0.5, jax.random.key(0))
-        >>> sorted(set(kept.tolist()))
-        [0.0, 2.0]
-    """
+    """Inverted dropout (Srivastava et al., 2014), `0 <= rate < 1`; without a key, `x` itself."""
     if key is None or rate == 0:
         return x
     return drop_and_scale(x, dropout_seeds(key), rate)

@@ -36,21 +36,7 @@ def attention(
 ) -> jax.Array:
     """Scaled dot-product attention with dropout on the probabilities (Vaswani et al., 2017, 3.2).
 
-    Args:
-        q, k, v: [B, heads, T, head size], of one dtype.
-        where: bool [B, T], true at keys that may be attended to.
-        segments: int [B, T]; a token attends only to keys of its own segment. `None`: to all.
-        seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
-        rate: probability of dropping a probability, `0 <= rate < 1`.
-        window: see `visible_keys`.
-
-    Returns:
-        [B, heads, T, head size] in the dtype of `v`.
-
-    Example:
-        >>> x = jnp.ones((1, 2, 3, 4))
-        >>> attention(x, x, x, jnp.array([[True, True, False]]), None, None, 0.0).shape
-        (1, 2, 3, 4)
+    `attention.attention` without a choice, on [B, heads, T, head size].
     """
     return _attention_fwd(q, k, v, where, segments, seeds, rate, window)[0]
 
@@ -64,18 +50,8 @@ def visible_keys(
 ) -> jax.Array:
     """Which keys a query sees: bool [B, 1, T, T], or [B, 1, 1, T] if all queries see the same.
 
-    Args:
-        where: bool [B, T], true at real tokens.
-        segments: int [B, T], or `None`.
-        window: a query sees the keys at most this many positions before and after it; `None`: all.
-            The tokens of a segment stand next to each other, so that it sees the same in any row.
-
-    Example:
-        >>> where, segments = jnp.array([[True, True, False]]), jnp.array([[0, 1, 1]])
-        >>> visible_keys(where, segments)[0, 0].astype(int).tolist()
-        [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
-        >>> visible_keys(where, None, window=1)[0, 0].astype(int).tolist()
-        [[1, 1, 0], [1, 1, 0], [0, 1, 0]]
+    `window`: those at most this many positions before and after it. The tokens of a segment stand
+    next to each other, so that it sees the same in any row.
     """
     seen = where[:, None, None, :]
     if segments is not None:
@@ -123,18 +99,6 @@ def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None) -> jax.Array
 
     Automatic differentiation rounds the gradient of a converted kernel to the compute dtype before
     devices add up theirs, so that a mean over hundreds of chips would be taken in bfloat16.
-
-    Args:
-        x: [..., D].
-        kernel: [D, F] float32.
-        bias: [F] float32, or `None`.
-
-    Returns:
-        [..., F] in the dtype of `x`.
-
-    Example:
-        >>> linear(jnp.ones((2, 3)), jnp.ones((3, 1)), jnp.zeros(1)).tolist()
-        [[3.0], [3.0]]
     """
     return _linear_fwd(x, kernel, bias)[0]
 
@@ -161,21 +125,7 @@ linear.defvjp(_linear_fwd, linear_gradient)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, eps: float) -> jax.Array:
-    """Layer normalisation (Ba et al., 2016), computed in float32.
-
-    Args:
-        x: [N, D].
-        scale: [D].
-        bias: [D], or `None`.
-        eps: added to the variance.
-
-    Returns:
-        [N, D] in the dtype of `x`.
-
-    Example:
-        >>> layer_norm(jnp.array([[1.0, 3.0]]), jnp.ones(2), jnp.zeros(2), 0.0).tolist()
-        [[-1.0, 1.0]]
-    """
+    """Layer normalisation (Ba et al., 2016) of [N, D] in the dtype of `x`, computed in float32."""
     return _layer_norm_fwd(x, scale, bias, eps)[0]
 
 

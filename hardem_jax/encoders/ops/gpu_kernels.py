@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,6 @@ def norm(
     rate: float,
     eps: float,
     interpret: bool = False,
-    tiling: Tiling = FORWARD,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """LayerNorm(residual + dropout(x + offset)), and what its gradient needs.
 
@@ -62,14 +61,13 @@ def norm(
         rate: of dropout.
         eps: added to the variance.
         interpret: run the kernel's body as ordinary operations, on any device.
-        tiling: how the work is split.
 
     Returns:
         The output and the normalised sum [N, D]; its means and reciprocal standard deviations,
         float32 [N].
     """
     num_rows, width = x.shape
-    grid = _Grid(num_rows, width, tiling)
+    grid = _Grid(num_rows, width, FORWARD)
 
     def kernel(residual, x, offset, scale, bias, seeds, first, out, added, means, inverses):
         rows = grid.rows(pl.program_id(0))
@@ -95,14 +93,9 @@ def norm(
 
     like_x = jax.ShapeDtypeStruct(x.shape, x.dtype)
     statistic = jax.ShapeDtypeStruct((num_rows,), jnp.float32)
-    return pl.pallas_call(
-        kernel,
-        out_shape=(like_x, like_x, statistic, statistic),
-        grid=(grid.num_tiles,),
-        interpret=interpret,
-        compiler_params=triton.CompilerParams(num_warps=tiling.warps),
-        name="norm_forward",
-    )(residual, x, offset, scale, bias, seeds, jnp.asarray(first))
+    outputs = (like_x, like_x, statistic, statistic)
+    run = grid.launch(kernel, "norm_forward", (grid.num_tiles,), outputs, interpret)
+    return run(residual, x, offset, scale, bias, seeds, jnp.asarray(first))
 
 
 def norm_gradient(
@@ -116,21 +109,15 @@ def norm_gradient(
     *,
     rate: float,
     interpret: bool = False,
-    tiling: Tiling = BACKWARD,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The gradient of `norm`.
-
-    Args:
-        grads: of the output, one or several arrays [N, D] to be added up.
-        added, means, inverses: from `norm`.
-        scale, seeds, first, rate, interpret, tiling: see `norm`.
+    """The gradient of `norm`; `grads` of its output, one or several, are added up.
 
     Returns:
         The gradients of residual and x, [N, D] (one array twice without dropout), and column sums,
         float32 [P, 3, D] over the rows of each program: the gradients of scale, bias and offset.
     """
     num_rows, width = added.shape
-    grid = _Grid(num_rows, width, tiling)
+    grid = _Grid(num_rows, width, BACKWARD)
     programs, repeats = grid.programs()
     num_grads = len(grads)
 
@@ -159,31 +146,24 @@ def norm_gradient(
                 found.append((old[0] + up * y, old[1] + up, old[2] + down))
             return tuple(found)
 
-        zero = (jnp.zeros((tiling.rows, grid.width), jnp.float32),) * 3
+        zero = (jnp.zeros((BACKWARD.rows, grid.width), jnp.float32),) * 3
         found = jax.lax.fori_loop(0, repeats, body, (zero,) * len(factors))
         for columns, totals in zip(grid.columns(), found, strict=True):
             for place, total in enumerate(totals):
                 columns.store(sums, (program, jnp.int32(place)), total.sum(axis=0))
 
     like_x = jax.ShapeDtypeStruct(added.shape, added.dtype)
-    outputs = [like_x] * (2 if rate else 1)
-    *downs, sums = pl.pallas_call(
-        kernel,
-        out_shape=(*outputs, jax.ShapeDtypeStruct((programs, 3, width), jnp.float32)),
-        grid=(programs,),
-        interpret=interpret,
-        compiler_params=triton.CompilerParams(num_warps=tiling.warps),
-        name="norm_backward",
-    )(*grads, added, scale, means, inverses, seeds, jnp.asarray(first))
+    downs = [like_x] * (2 if rate else 1)
+    outputs = (*downs, jax.ShapeDtypeStruct((programs, 3, width), jnp.float32))
+    run = grid.launch(kernel, "norm_backward", (programs,), outputs, interpret)
+    *downs, sums = run(*grads, added, scale, means, inverses, seeds, jnp.asarray(first))
     return downs[0], downs[-1], sums
 
 
-def gelu(
-    x: jax.Array, offset: jax.Array, *, interpret: bool = False, tiling: Tiling = ACTIVATION
-) -> jax.Array:
+def gelu(x: jax.Array, offset: jax.Array, *, interpret: bool = False) -> jax.Array:
     """u Phi(u), where u = x + offset, of [N, F] and float32 [F]; XLA's takes twice as long."""
     num_rows, width = x.shape
-    grid = _Grid(num_rows, width, tiling)
+    grid = _Grid(num_rows, width, ACTIVATION)
 
     def kernel(x, offset, out):
         columns = grid.columns()[0].from_(pl.program_id(1))
@@ -191,14 +171,11 @@ def gelu(
         value = tile.load(x) + columns.load(offset)
         tile.store(out, value * _normal(value)[0])
 
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
-        grid=(grid.num_tiles, len(grid.columns())),
-        interpret=interpret,
-        compiler_params=triton.CompilerParams(num_warps=tiling.warps),
-        name="gelu_forward",
-    )(x, offset)
+    outputs = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    run = grid.launch(
+        kernel, "gelu_forward", (grid.num_tiles, len(grid.columns())), outputs, interpret
+    )
+    return run(x, offset)
 
 
 def gelu_gradient(
@@ -207,21 +184,10 @@ def gelu_gradient(
     grad: jax.Array,
     *,
     interpret: bool = False,
-    tiling: Tiling = GELU,
 ) -> tuple[jax.Array, jax.Array]:
-    """The gradient of `gelu`.
-
-    Args:
-        x: [N, F].
-        offset: float32 [F].
-        grad: [N, F], the gradient of the output.
-        interpret, tiling: see `norm`.
-
-    Returns:
-        The gradient of x, [N, F], and its column sums, float32 [P, F].
-    """
+    """The gradient of `gelu` in x, [N, F], and its column sums, float32 [P, F]."""
     num_rows, width = x.shape
-    grid = _Grid(num_rows, width, tiling)
+    grid = _Grid(num_rows, width, GELU)
     programs, repeats = grid.programs()
 
     def kernel(x, offset, grad, down, sums):
@@ -236,30 +202,23 @@ def gelu_gradient(
             tile.store(down, found)
             return carry + found
 
-        zero = jnp.zeros((tiling.rows, grid.width), jnp.float32)
+        zero = jnp.zeros((GELU.rows, grid.width), jnp.float32)
         found = jax.lax.fori_loop(0, repeats, body, zero)
         columns.store(sums, (program,), found.sum(axis=0))
 
-    down, sums = pl.pallas_call(
-        kernel,
-        out_shape=(
-            jax.ShapeDtypeStruct(x.shape, x.dtype),
-            jax.ShapeDtypeStruct((programs, width), jnp.float32),
-        ),
-        grid=(len(grid.columns()), programs),
-        interpret=interpret,
-        compiler_params=triton.CompilerParams(num_warps=tiling.warps),
-        name="gelu_backward",
-    )(x, offset, grad)
+    outputs = (
+        jax.ShapeDtypeStruct(x.shape, x.dtype),
+        jax.ShapeDtypeStruct((programs, width), jnp.float32),
+    )
+    run = grid.launch(kernel, "gelu_backward", (len(grid.columns()), programs), outputs, interpret)
+    down, sums = run(x, offset, grad)
     return down, sums
 
 
-def column_sums(
-    arrays: tuple[jax.Array, ...], *, interpret: bool = False, tiling: Tiling = SUMS
-) -> jax.Array:
+def column_sums(arrays: tuple[jax.Array, ...], *, interpret: bool = False) -> jax.Array:
     """Column sums of K arrays [N, D] of one shape in one kernel: float32 [P, K, D]."""
     num_rows, width = arrays[0].shape
-    grid = _Grid(num_rows, width, tiling)
+    grid = _Grid(num_rows, width, SUMS)
     programs, repeats = grid.programs()
 
     def kernel(*refs):
@@ -271,19 +230,14 @@ def column_sums(
             tile = grid.tile(grid.rows(program * repeats + index), columns)
             return tuple(old + tile.load(part) for old, part in zip(carry, parts, strict=True))
 
-        zero = jnp.zeros((tiling.rows, grid.width), jnp.float32)
+        zero = jnp.zeros((SUMS.rows, grid.width), jnp.float32)
         found = jax.lax.fori_loop(0, repeats, body, (zero,) * len(parts))
         for place, total in enumerate(found):
             columns.store(sums, (program, jnp.int32(place)), total.sum(axis=0))
 
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((programs, len(arrays), width), jnp.float32),
-        grid=(len(grid.columns()), programs),
-        interpret=interpret,
-        compiler_params=triton.CompilerParams(num_warps=tiling.warps),
-        name="column_sums",
-    )(*arrays)
+    outputs = jax.ShapeDtypeStruct((programs, len(arrays), width), jnp.float32)
+    run = grid.launch(kernel, "column_sums", (len(grid.columns()), programs), outputs, interpret)
+    return run(*arrays)
 
 
 def _row_sums(parts: list[jax.Array]) -> jax.Array:
@@ -325,6 +279,16 @@ class _Grid(NamedTuple):
         # Arrays, not numbers: JAX refuses a slice that it knows to reach beyond the end.
         firsts = [jnp.int32(index * self.width) for index in range(count)]
         return [_Columns(self.width, self.num_columns, first) for first in firsts]
+
+    def launch(self, kernel, name: str, programs, outputs, interpret: bool) -> Any:
+        return pl.pallas_call(
+            kernel,
+            out_shape=outputs,
+            grid=programs,
+            interpret=interpret,
+            compiler_params=triton.CompilerParams(num_warps=self.tiling.warps),
+            name=name,
+        )
 
     def rows(self, index) -> _Rows:
         # The last program's last tiles may lie beyond the end.

@@ -38,6 +38,13 @@ def interpreted() -> Iterator[None]:
         _INTERPRETED.reset(token)
 
 
+def _kernels() -> Any:
+    """Imported where they are used: a second that only GPUs need to spend."""
+    from hardem_jax.encoders.ops import gpu_kernels
+
+    return gpu_kernels
+
+
 def used_for(x: jax.Array) -> bool:
     """Whether the operations of this module are to compute a layer of activations `x`, [N, D]."""
     known = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 4
@@ -60,8 +67,8 @@ def _fault() -> str | None:
         return None
 
     def total(x, kernel, row, seeds):
-        out, _ = dense_norm(x, x, kernel, row, row, row, seeds, 0.1, 1e-6, 2)
-        [out] = dense_each((out,), (kernel,), (row,))
+        out: Any = dense_norm(x, x, kernel, row, row, row, seeds, 0.1, 1e-6, 2)
+        [out] = dense_each(out[:1], (kernel,), (row,))
         return dense_gelu(out, kernel, row).astype(jnp.float32).sum()
 
     shapes = ((8, 128), jnp.bfloat16), ((128, 128), jnp.float32), ((128,), jnp.float32)
@@ -73,6 +80,7 @@ def _fault() -> str | None:
     return None
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(7, 8, 9))
 def dense_norm(
     residual: jax.Array,
     x: jax.Array,
@@ -85,39 +93,19 @@ def dense_norm(
     eps: float,
     times: int,
 ) -> tuple[jax.Array, ...]:
-    """LayerNorm(residual + dropout(x W + b)), for several to read.
+    """LayerNorm(residual + dropout(x W + b)): [N, D], so many times as there are readers.
 
-    Args:
-        residual: [N, D].
-        x: [N, F] of its dtype.
-        kernel: float32 [F, D].
-        bias, scale, shift: float32 [D]; `shift` is LayerNorm's bias.
-        seeds: uint32 [2] from `dropout_seeds`, of any value where `rate` is 0.
-        rate: of dropout.
-        eps: added to the variance.
-        times: how many read it.
-
-    Returns:
-        [N, D] in the dtype of `residual`, so many times.
+    `shift` is LayerNorm's bias; `seeds` are from `dropout_seeds`, of any value where `rate` is 0.
     """
-    arrays = residual, x, kernel, bias, scale, shift, seeds
-    out: Any = _dense_norm(*arrays, rate, eps, times)
-    return out
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(7, 8, 9))
-def _dense_norm(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times):
     return _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times)[0]
 
 
 def _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times):
-    from hardem_jax.encoders.ops import gpu_kernels
-
     y = fused.linear(x, kernel, None)
 
     def compute(first, residual, y, bias, scale, shift, seeds):
         sizes = {"rate": rate, "eps": eps, "interpret": _INTERPRETED.get()}
-        return gpu_kernels.norm(residual, y, bias, scale, shift, seeds, first, **sizes)
+        return _kernels().norm(residual, y, bias, scale, shift, seeds, first, **sizes)
 
     rows, shared = (residual, y), (bias, scale, shift, seeds)
     out, *saved = on_own_rows(compute, *rows, shared=shared, with_first=True)
@@ -125,14 +113,12 @@ def _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, t
 
 
 def _dense_norm_bwd(rate, eps, times, saved, grads):
-    from hardem_jax.encoders.ops import gpu_kernels
-
     del eps, times
     x, kernel, scale, seeds, added, means, inverses = saved
 
     def compute(first, *arrays):
         *grads, added, means, inverses, scale, seeds = arrays
-        return gpu_kernels.norm_gradient(
+        return _kernels().norm_gradient(
             tuple(grads),
             added,
             scale,
@@ -152,7 +138,7 @@ def _dense_norm_bwd(rate, eps, times, saved, grads):
     return grad_residual, grad_x, grad_kernel, grad_bias, grad_scale, grad_shift, None
 
 
-_dense_norm.defvjp(_dense_norm_fwd, _dense_norm_bwd)
+dense_norm.defvjp(_dense_norm_fwd, _dense_norm_bwd)
 
 
 @jax.custom_vjp
@@ -162,23 +148,19 @@ def dense_gelu(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 
 
 def _dense_gelu_fwd(x, kernel, bias):
-    from hardem_jax.encoders.ops import gpu_kernels
-
     y = fused.linear(x, kernel, None)
 
     def compute(y, bias):
-        return gpu_kernels.gelu(y, bias, interpret=_INTERPRETED.get())
+        return _kernels().gelu(y, bias, interpret=_INTERPRETED.get())
 
     return on_own_rows(compute, y, shared=(bias,)), (x, kernel, bias, y)
 
 
 def _dense_gelu_bwd(saved, grad):
-    from hardem_jax.encoders.ops import gpu_kernels
-
     x, kernel, bias, y = saved
 
     def compute(y, grad, bias):
-        return gpu_kernels.gelu_gradient(y, bias, grad, interpret=_INTERPRETED.get())
+        return _kernels().gelu_gradient(y, bias, grad, interpret=_INTERPRETED.get())
 
     grad_y, sums = on_own_rows(compute, y, grad, shared=(bias,))
     grad_x, grad_kernel, _ = fused.linear_gradient((x, kernel, None), grad_y)
@@ -188,16 +170,11 @@ def _dense_gelu_bwd(saved, grad):
 dense_gelu.defvjp(_dense_gelu_fwd, _dense_gelu_bwd)
 
 
+@jax.custom_vjp
 def dense_each(
     inputs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...], biases: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, ...]:
     """x W + b for several x, W and b: [N, D] -> [N, F] each."""
-    out: Any = _dense_each(inputs, kernels, biases)
-    return out
-
-
-@jax.custom_vjp
-def _dense_each(inputs, kernels, biases):
     return _dense_each_fwd(inputs, kernels, biases)[0]
 
 
@@ -207,10 +184,8 @@ def _dense_each_fwd(inputs, kernels, biases):
 
 
 def _dense_each_bwd(saved, grads):
-    from hardem_jax.encoders.ops import gpu_kernels
-
     def compute(*grads):
-        return gpu_kernels.column_sums(grads, interpret=_INTERPRETED.get())
+        return _kernels().column_sums(grads, interpret=_INTERPRETED.get())
 
     sums = on_own_rows(compute, *grads).sum(axis=0)
     each = zip(*saved, grads, strict=True)
@@ -219,4 +194,4 @@ def _dense_each_bwd(saved, grads):
     return grad_inputs, grad_kernels, tuple(sums)
 
 
-_dense_each.defvjp(_dense_each_fwd, _dense_each_bwd)
+dense_each.defvjp(_dense_each_fwd, _dense_each_bwd)
