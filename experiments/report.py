@@ -45,9 +45,7 @@ class Report:
     def write(self, content: Mapping[str, Any], *shown: Any) -> None:
         """Writes the files, if any, and prints tables, lines and the machine.
 
-        Args:
-            content: entries of the JSON file, next to ``flags`` and ``machine``.
-            shown: what is printed; tables are written, too.
+        Tables go to the Markdown file, `content` to the JSON, beside ``flags`` and ``machine``.
         """
         self.save(content)
         about, out = self._machine, self._out

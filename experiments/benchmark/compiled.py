@@ -2,9 +2,7 @@
 
 libtpu compiles for any slice on a host without a TPU (``pip install 'jax[tpu]'``), and JAX's plugin
 for CUDA for a GPU that is described to it (``pip install 'jax[cuda13]'``; ``JAX_PLATFORMS=cpu``).
-What the program of one chip needs and does is then known before it is paid for: memory, operations,
-bytes, every collective, and on GPUs every kernel. Weights and batches are shapes only, so that a
-laptop compiles the step of a thousand chips.
+Weights and batches are shapes only, so that a laptop compiles the step of a thousand chips.
 """
 
 from __future__ import annotations
@@ -21,7 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import track
 
-from experiments.benchmark.kernels import array_bytes, kernels_by_kind, of_one_layer, total
+from experiments.benchmark.kernels import (
+    COMPUTATION,
+    SHAPE,
+    array_bytes,
+    kernels_by_kind,
+    of_one_layer,
+    total,
+)
 from experiments.benchmark.steps.setting import Preset, Setting
 from experiments.benchmark.steps.tasks import OF_TASKS, STEPS, Task
 from experiments.report import table, wide_console
@@ -164,11 +169,7 @@ class Compiled:
 
 
 def slice_mesh(name: str, fsdp: int) -> Mesh:
-    """A mesh as training has it over chips that need not exist.
-
-    Args:
-        name: such as ``v5e:2x2`` or ``h200``.
-        fsdp: see `Compiled`.
+    """A mesh as training has it over chips that need not exist, such as ``v5e:2x2`` or ``h200``.
 
     Raises:
         InputError: the compiler is not installed or knows no such slice, or `fsdp` does not divide
@@ -212,10 +213,7 @@ def compiled_step(
 ) -> tuple[Any, int]:
     """The compiled step of hard EM, and its number of parameters; nothing is computed.
 
-    Args:
-        setting: ``rows`` are those of one chip.
-        mesh: see `slice_mesh`.
-        accumulate, attention: see `Compiled`.
+    Rows of the setting are those of one chip.
     """
     import jax
     import jax.numpy as jnp
@@ -290,7 +288,7 @@ def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
 
 
 def difference(fewer: Mapping[str, Any], more: Mapping[str, Any], *, layers: int) -> dict[str, Any]:
-    """``num_bytes`` and ``by_kind`` of each of the layers that only one program has."""
+    """Bytes and kernels of each of the layers that only one program has."""
     return {
         "num_bytes": (more["num_bytes"] - fewer["num_bytes"]) / layers,
         "by_kind": of_one_layer(fewer["by_kind"], more["by_kind"], layers),
@@ -300,27 +298,21 @@ def difference(fewer: Mapping[str, Any], more: Mapping[str, Any], *, layers: int
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 # `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
 _COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(-start)?\(")
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 # TPUs write one asynchronous collective into up to three fusions: begun, waited for, and beside
 # what is computed meanwhile.
 _ASYNCHRONOUS = re.compile(r"channel_id=(\d+).*chain_id=\"(\d+)\"")
 _LOOP_BODY = re.compile(r"\bbody=%?([\w.-]+)")
-_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 
 
 def collectives(hlo: str) -> dict[str, dict[str, float]]:
     """Kind of collective and dtype -> how many arrays there are in a program, and their MiB.
 
     Those in the body of a loop are counted once, under a name of their own.
-
-    Example:
-        >>> collectives("%r = (f32[256,1024]{1,0}, f32[4]{0}) all-reduce(%a, %b), to_apply=%add")
-        {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
     """
     found: dict[str, dict[str, float]] = {}
     seen, computation, bodies = set(), "", set(_LOOP_BODY.findall(hlo))
     for line in hlo.splitlines():
-        if header := _COMPUTATION.match(line):
+        if header := COMPUTATION.match(line):
             computation = header[1]
         if not (collective := _COLLECTIVE.search(line)):
             continue
@@ -331,7 +323,7 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
             seen.add((kind, *pair.groups()))
         if computation.startswith("all-reduce-scatter"):  # how TPUs write it: a sum, then a slice
             kind = "reduce-scatter"
-        arrays = _SHAPE.findall(shapes)
+        arrays = SHAPE.findall(shapes)
         if begun and kind != "all-reduce":  # a tuple of operands, results and scalars of the device
             arrays = [(dtype, dims) for dtype, dims in arrays if dims]
             arrays = arrays[len(arrays) // 2 :]

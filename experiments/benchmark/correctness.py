@@ -5,9 +5,6 @@ XLA, and on the device in each dtype and with each implementation of attention t
 float32 they must agree to `TOLERANCE`. Rounding to 16 bits moves the maxima of the selector, so
 that no fixed tolerance fits: the device may be twice as far from the reference as the CPU is in the
 same dtype. The objective is MML, since hard EM may rightly choose another z after rounding.
-
-It is the first thing to run on a machine of a new kind: a kernel that is fast and wrong shows
-nowhere else. The file holds each result as soon as it is known.
 """
 
 import dataclasses
@@ -124,12 +121,7 @@ COLUMNS = {
 
 
 def implementations(device: str) -> tuple[Implementation, ...]:
-    """What can compute attention on a device.
-
-    Example:
-        >>> implementations("gpu"), implementations("cpu")
-        (('xla', 'cudnn'), ('xla',))
-    """
+    """What can compute attention on a device."""
     return ("xla", KERNELS[device]) if device in KERNELS else ("xla",)
 
 
@@ -172,13 +164,6 @@ def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str
         ``gradient``: the norm of the difference of all arrays over the norm of the reference;
         ``array`` and ``worst``: the array whose own relative difference is largest among those
         that hold at least a thousandth of the gradient's norm, and that difference.
-
-    Example:
-        >>> import numpy as np
-        >>> reference = {"loss": 2.0, "gradient": {"a": np.array([3.0, 4.0]), "b": np.zeros(1)}}
-        >>> found = {**reference, "gradient": {"a": np.array([3.0, 4.5]), "b": np.zeros(1)}}
-        >>> compared({**found, "kernels": "none"}, reference)["gradient"]
-        0.1
     """
     import numpy as np
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
+COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)$")
-_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 _BITS = re.compile(r"\d+")
 _OPERAND = re.compile(r"%([\w.-]+)")
 _CALLED = re.compile(r"\b(?:calls|to_apply|body|condition)=%?([\w.-]+)")
@@ -37,14 +37,9 @@ class Kernels(NamedTuple):
 
 
 def array_bytes(shapes: str) -> int:
-    """Bytes of all arrays of an HLO shape.
-
-    Example:
-        >>> array_bytes("(f32[4,2]{1,0}, bf16[8], pred[])")
-        49
-    """
+    """Bytes of all arrays of an HLO shape, such as ``(f32[4,2]{1,0}, bf16[8], pred[])``."""
     found = 0
-    for dtype, dims in _SHAPE.findall(shapes):
+    for dtype, dims in SHAPE.findall(shapes):
         bits = _BITS.search(dtype)
         width = int(bits[0]) / 8 if bits else 1
         found += math.ceil(width * math.prod(int(d) for d in dims.split(",") if d))
@@ -56,19 +51,11 @@ def kernels_by_kind(hlo: str) -> dict[str, Kernels]:
 
     Kinds are opcodes; of a fusion the name of what it computes, without numbers; of a call of a
     library, or of a kernel of one's own, the call's target.
-
-    Example:
-        >>> kernels_by_kind('''
-        ... ENTRY %main (a: f32[8]) -> f32[8] {
-        ...   %a = f32[8]{0} parameter(0)
-        ...   ROOT %b.1 = f32[8]{0} fusion(%a), kind=kLoop, calls=%fused_add.3
-        ... }''')
-        {'fused_add': Kernels(count=1, num_bytes=64)}
     """
     computations: dict[str, list[str]] = {}
     entry, lines = "", []
     for line in hlo.splitlines():
-        if header := _COMPUTATION.match(line):
+        if header := COMPUTATION.match(line):
             lines = computations[header[1]] = []
             entry = header[1] if line.startswith("ENTRY") else entry
         else:
@@ -106,12 +93,7 @@ def _count(
 
 
 def total(kinds: Mapping[str, Kernels]) -> Kernels:
-    """All kinds together.
-
-    Example:
-        >>> total({"copy": Kernels(2, 8), "sort": Kernels(1, 4)})
-        Kernels(count=3, num_bytes=12)
-    """
+    """All kinds together."""
     return sum(kinds.values(), start=Kernels())
 
 

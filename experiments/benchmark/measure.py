@@ -26,16 +26,11 @@ def interleave(
     *,
     until: float = math.inf,
 ) -> dict[str, list[T]]:
-    """What each turn returns in every round.
+    """What each turn returns in every round, by the name of the turn.
 
-    Load from other programs then affects all of them alike.
-
-    Args:
-        turns: called with the number of the round, which begins with another turn each time.
-        rounds: how many, at most.
-        label: of the progress bar.
-        until: on `time.monotonic`; no round but the first is begun that would end later if it took
-            as long as the last.
+    A round begins with another turn each time, so that load from other programs affects all alike.
+    None but the first is begun that would end after `until`, on `time.monotonic`, if it took as
+    long as the last.
     """
     names = list(turns)
     results: dict[str, list[T]] = {name: [] for name in names}
@@ -51,22 +46,12 @@ def interleave(
 
 
 def by_measure(rounds: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
-    """A list for each measure instead of a dict for each round.
-
-    Example:
-        >>> by_measure([{"wall_s": 1.0, "cpu_s": 3.0}, {"wall_s": 2.0, "cpu_s": 4.0}])
-        {'wall_s': [1.0, 2.0], 'cpu_s': [3.0, 4.0]}
-    """
+    """A list for each measure instead of a dict for each round."""
     return {name: [values[name] for values in rounds] for name in rounds[0]}
 
 
 def median_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles of the ratios within rounds.
-
-    Example:
-        >>> median_ratio([2.0, 6.0, 8.0], [1.0, 2.0, 2.0])
-        {'low': 2.5, 'median': 3.0, 'high': 3.5}
-    """
+    """Median and quartiles of the ratios within rounds."""
     return quartiles([a / b for a, b in zip(numerator, denominator, strict=True)])
 
 

@@ -321,10 +321,9 @@ def summarize(
         data_sheet: operations per second of one device by its maker, for bf16.
 
     Returns:
-        Quartiles of seconds per step; examples and real tokens per second, utilisation and MFU,
-        from the median (the last three of one device; MFU is None in float32, and all three are
-        None for a model with an encoder of its own); and the speed
-        relative to the fastest PyTorch variant, within rounds (None without one).
+        Quartiles of seconds per step; examples per second; real tokens per second, utilisation and
+        MFU of one device (None for a model with an encoder of its own, MFU also in float32); and
+        the speed relative to the fastest PyTorch variant within rounds, None without one.
     """
     own = measured[variant]
     seconds = statistics.median(own["wall_s"])
@@ -358,12 +357,9 @@ def summarize(
 def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Setting) -> None:
     """Both must compute the same thing, or comparing their speed means nothing.
 
-    Args:
-        checks: losses and gradient norms of the first steps, by variant.
-        setting: of all of them.
-
     Raises:
-        RuntimeError: if one of PyTorch's differs from ours by more than `TOLERANCE`.
+        RuntimeError: a loss or norm of PyTorch's first steps differs from ours by more than
+            `TOLERANCE`.
     """
     tolerance = TOLERANCE[setting.dtype]
     for variant, theirs in checks.items():

@@ -10,18 +10,14 @@ from hardem_jax.errors import InputError
 
 
 def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
-    """Unpacks a tar or zip archive; what is below ``folder`` already may be replaced.
+    """Unpacks a tar or zip archive into a folder; what is there already may be replaced.
 
-    Members are moved there after all of them were unpacked.
-
-    Args:
-        archive: the file; its first bytes say what it is.
-        folder: where its members go.
-        strip: leave out the one folder that holds all members.
+    Members are moved there after all of them were unpacked. `strip` leaves out the one folder that
+    holds all of them.
 
     Raises:
-        InputError: it is no archive or damaged, a member would be written outside of ``folder``,
-            or ``strip`` finds more than one folder.
+        InputError: it is no archive or damaged, a member would be written outside of the folder,
+            or there is more than one to leave out.
     """
     work = folder / f".{archive.name}.unpacking"
     shutil.rmtree(work, ignore_errors=True)  # of a call that was stopped

@@ -79,13 +79,7 @@ def kind_of(golds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def by_kind(run: FinishedRun, kinds: Sequence[str | None]) -> FinishedRun:
-    """The run with the exact match of each kind as a metric; questions of no kind are left out.
-
-    Example:
-        >>> run = FinishedRun("MML", 0, {}, {}, {"em": [100.0, 0.0, 0.0]})
-        >>> by_kind(run, ["0 to 9", "0 to 9", None]).by_question
-        {'0 to 9': [100.0, 0.0]}
-    """
+    """The run with the exact match of each kind as a metric; questions of no kind are left out."""
     scores = run.by_question["em"]
     of_kinds = {
         kind: [score for score, own in zip(scores, kinds, strict=True) if own == kind]
@@ -95,11 +89,7 @@ def by_kind(run: FinishedRun, kinds: Sequence[str | None]) -> FinishedRun:
 
 
 def _checked(run: FinishedRun, data: tasks.NumericQuestions) -> FinishedRun:
-    """The run.
-
-    Raises:
-        InputError: it was not scored on these questions.
-    """
+    """The run; an `InputError` if it was not scored on these questions."""
     place = f"{run.objective}, seed {run.seed}"
     found, expected = flatten(run.settings).get("contents of dev.content"), data.meta["content"]
     if found != expected:

@@ -44,16 +44,9 @@ def largest_count(sizes: np.ndarray, target: float) -> int:
 
 
 def neighbours(sizes: np.ndarray, target: float, count: int, *, seed: int = 0) -> np.ndarray:
-    """Questions that follow one another in the order of |Z| and whose mean |Z| is near a target.
+    """Indices of neighbours in the order of |Z| whose mean |Z| is nearest to a target, ascending.
 
-    Args:
-        sizes: ``[N]`` int, |Z| of every question.
-        target: wanted mean.
-        count: number of questions, from 1 to N.
-        seed: draws the order of questions with equal |Z|.
-
-    Returns:
-        ``[count]`` indices, ascending, of the neighbours with the nearest mean.
+    The seed draws the order of questions with equal |Z|.
 
     Example:
         >>> neighbours(np.array([9, 1, 2, 30, 3]), 5, 3).tolist()

@@ -33,10 +33,7 @@ class Problem:
         note: a baseline for the scores, printed below the table.
         start: seed -> a module and its parameters.
         make_loss: builds the task's loss.
-        task: the task.
-        inputs: of the training questions.
-        dev: unseen questions.
-        dev_inputs: theirs.
+        task, inputs, dev, dev_inputs: what is trained on and evaluated.
         sizes: ``[N, 2]`` of inputs whose solutions a training batch has places for.
         pad: inputs and places for solutions -> how to pad a batch.
     """

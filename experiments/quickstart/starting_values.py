@@ -37,14 +37,8 @@ def start_by_matching(
     provides it. Words take one half of the hidden units; positions, as sines and cosines, and
     token types take the other. Queries and keys are multiples of the identity up to a rotation,
     and values are copied. The first head then attends to the same word, also in the question, the
-    second to the next or previous word. Nothing reveals the true solution, and all weights are
-    trained.
-
-    Args:
-        encoder: two heads, unrolled layers.
-        seed: seed of the random part.
-        look: 1 for the next word, -1 for the previous one.
-        gain: scale of queries and keys; larger values sharpen attention.
+    second to the next (`look` 1) or previous word (-1). Nothing reveals the true solution, and all
+    weights are trained.
     """
     width = encoder.config.hidden_size
     rng = np.random.default_rng(seed)

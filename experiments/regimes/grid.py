@@ -72,12 +72,7 @@ class Knobs:
         self.corpus()  # checks the others
 
     def corpus(self, **sizes: int) -> PlantedConfig:
-        """The corpus: ``size`` mentions of each of four people; ``sizes`` are those of its splits.
-
-        Example:
-            >>> Knobs(size=4).corpus(num_dev=10).set_size
-            4
-        """
+        """``size`` mentions of each of four people; ``sizes`` are those of the splits."""
         knobs = {name: getattr(self, name) for name in ("spurious", "missing", "first", "noise")}
         return PlantedConfig(num_people=4, num_verbs=4, decoys=self.size - 1, **knobs, **sizes)
 
@@ -102,15 +97,7 @@ class Values:
 
 
 def knobs_of_map(pair: str) -> tuple[str, str]:
-    """The two knobs of a map, rows first.
-
-    Raises:
-        InputError: they are not two different knobs.
-
-    Example:
-        >>> knobs_of_map("size-noise")
-        ('size', 'noise')
-    """
+    """The two knobs of a map, rows first; an `InputError` if they are not two different knobs."""
     names = pair.split("-")
     if len(names) != 2 or names[0] == names[1] or not set(names) <= set(LABELS):
         expected = f"two different knobs of {', '.join(LABELS)}, such as size-noise"
@@ -119,13 +106,7 @@ def knobs_of_map(pair: str) -> tuple[str, str]:
 
 
 def cells(pair: str, values: Values, base: Knobs) -> list[list[Knobs]]:
-    """The regimes of a map, rows and columns; all other knobs are those of ``base``.
-
-    Example:
-        >>> values = Values(size=(2, 3), noise=(0.0, 0.5))
-        >>> [[(k.size, k.noise) for k in row] for row in cells("size-noise", values, Knobs())]
-        [[(2, 0.0), (2, 0.5)], [(3, 0.0), (3, 0.5)]]
-    """
+    """The regimes of a map, rows and columns; all other knobs are those of ``base``."""
     row, column = knobs_of_map(pair)
     return [
         [dataclasses.replace(base, **{row: a, column: b}) for b in getattr(values, column)]
@@ -149,12 +130,7 @@ def identity(run: Mapping[str, Any]) -> str:
 
 
 def pack(right: Iterable[bool]) -> str:
-    """Bits in base64, see the top of this file.
-
-    Example:
-        >>> unpack(pack([True, False, True]), 3)
-        array([ True, False,  True])
-    """
+    """Bits in base64, see the top of this file."""
     return base64.b64encode(np.packbits(np.array(list(right), bool)).tobytes()).decode()
 
 

@@ -32,10 +32,7 @@ def draw(
 ) -> None:
     """Writes ``map-*.png``, ``curve-*.png`` and ``summary.json``; no figure where nothing is known.
 
-    Args:
-        runs: lines of ``runs.jsonl`` whose questions are the same.
-        maps, values, base: of the grid, see `experiments.regimes.grid.cells`.
-        out: folder to write to.
+    Runs are lines of ``runs.jsonl`` whose questions are the same.
     """
     outcomes, order = outcomes_of(runs)
     rivals = [name for name in order if name.partition(",")[0] == HardEM.title]

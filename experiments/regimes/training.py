@@ -61,11 +61,7 @@ class Run:
 
 
 def make(run: Run) -> dict[str, Any]:
-    """Trains, reads the development split, and returns the line for ``runs.jsonl``.
-
-    Raises:
-        FloatingPointError: a loss or a gradient is not finite.
-    """
+    """Trains, reads the development split, and returns the line for ``runs.jsonl``."""
     began = time.monotonic()
     train, sizes, dev = _data(run.knobs.corpus(num_train=run.num_train, num_dev=run.num_dev))
     settings = Settings(steps=run.steps, width=run.knobs.width)
@@ -97,11 +93,7 @@ def _train(
     sizes: np.ndarray,
     seed: int,
 ) -> Any:
-    """The parameters after all steps.
-
-    Raises:
-        FloatingPointError: a loss or a gradient is not finite.
-    """
+    """The parameters after all steps."""
     plan = TrainingPlan(sizes, _shapes(settings), num_steps=settings.steps, seed=seed)
     start, train_step = _compiled(settings, objective)
     state, finite = start(params, jax.random.key(seed)), []

@@ -133,12 +133,7 @@ def _costs(stages: list[Stage]) -> str:
 
 
 def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
-    """Runs the stages that have not ended, in order.
-
-    Args:
-        stages: see `Stage`.
-        record: file with the commands that have ended.
-        until: `time.monotonic` at which to stop; None to go on.
+    """Runs the stages that have not ended, in order, until this moment of `time.monotonic`.
 
     Raises:
         InputError: a stage has failed; those after it are not run.

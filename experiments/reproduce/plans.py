@@ -60,12 +60,7 @@ class Stage:
 
 
 def outcome_of(command: Sequence[str]) -> list[str]:
-    """A command without what does not change its outcome.
-
-    Example:
-        >>> outcome_of(("experiments.drop", "prepare", "--processes", "8", "--out", "x"))
-        ['experiments.drop', 'prepare', '--out', 'x']
-    """
+    """A command without what does not change its outcome."""
     words = list(command)
     if "--processes" in words:
         place = words.index("--processes")
@@ -74,20 +69,15 @@ def outcome_of(command: Sequence[str]) -> list[str]:
 
 
 def stage_of(name: str, flags: Mapping[str, Sequence[str]], more: Sequence[str] = ()) -> Stage:
-    """The stage of this name.
+    """The stage of a name in `PLANS`.
 
     Args:
-        name: from `PLANS`.
+        name: of the stage.
         flags: words that the commands have in common: "out", "encoder", "seeds", "processes".
         more: flags for every training; they override those of the plan.
 
     Raises:
         InputError: one of ``more`` that decides on the hours is not a whole number.
-
-    Example:
-        >>> flags = {"out": ["full"], "encoder": ["bert"], "seeds": ["0"], "processes": ["1"]}
-        >>> stage_of("data/drop", flags).shell
-        'python -m experiments.download drop --out full/data'
     """
     written = name.partition(" of ")[0]
     kind, _, last = written.partition("/")

@@ -21,12 +21,7 @@ _RATES = ("dropout", "layer_dropout")
 
 @dataclasses.dataclass(frozen=True)
 class NAQANetSizes:
-    """Sizes and rates of NAQANet; the defaults are those of Dua et al. (2019) in their code.
-
-    Raises:
-        InputError: a size is not a positive integer, the heads do not divide the hidden size,
-            that is odd or below 4, or a dropout rate is outside `0 <= rate < 1`.
-    """
+    """Sizes and rates of NAQANet; the defaults are those of Dua et al. (2019) in their code."""
 
     word_size: int = 300
     """Width of a word vector."""
@@ -76,15 +71,7 @@ class NAQANetSizes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NAQANetConfig(NAQANetSizes):
-    """`NAQANetSizes`, with what follows from the data.
-
-    Raises:
-        InputError: see `NAQANetSizes`.
-
-    Example:
-        >>> NAQANetConfig(num_words=20000, num_characters=80).hidden_size
-        128
-    """
+    """`NAQANetSizes`, with what follows from the data."""
 
     num_words: int
     """Entries of the word vocabulary, padding and unknown included."""

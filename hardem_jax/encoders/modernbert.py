@@ -244,10 +244,6 @@ def rotation(positions: jax.Array, size: int, base: float) -> tuple[jax.Array, j
 
     Returns:
         [B, T, 1, size / 2] each.
-
-    Example:
-        >>> rotation(jnp.array([[0, 1]]), 4, 100.0)[1][0, :, 0].round(4).tolist()
-        [[0.0, 0.0], [0.8414999842643738, 0.0997999981045723]]
     """
     frequencies = 1 / base ** (np.arange(0, size, 2, dtype=np.float32) / size)
     angles = positions.astype(jnp.float32)[..., None, None] * frequencies[None, None, None]
@@ -300,9 +296,6 @@ def _published(content: Mapping[str, Any]) -> dict[str, Any]:
     """The published form of a ``config.json`` that transformers 5 may have written.
 
     Transformers 5 names the kind of every layer and has a table of rotary positions for each kind.
-
-    Raises:
-        InputError: what those say cannot be said in the published form.
     """
     found = dict(content)
     kinds = found.pop("layer_types", None)
@@ -336,9 +329,6 @@ def _write_scores(tensors: Tensors, encoder: Tensors) -> dict[str, np.ndarray]:
     "linear" they return their input: the dense layer divides by the scale of the last norm, and
     this norm, of what is normalised already, multiplies by it. What is left is a relative error of
     `norm_eps` over the variance of an activation before the last norm.
-
-    Raises:
-        InputError: an element of the last norm's scale is 0.
     """
     scale = encoder["final_norm.weight"]
     if not scale.all():
@@ -348,11 +338,7 @@ def _write_scores(tensors: Tensors, encoder: Tensors) -> dict[str, np.ndarray]:
 
 
 def _read_scores(tensors: Tensors, encoder: Tensors) -> dict[str, np.ndarray]:
-    """The inverse of `_write_scores`.
-
-    Raises:
-        InputError: the layers before the scores are not those that it writes.
-    """
+    """The inverse of `_write_scores`; an `InputError` on other layers than it writes."""
     scale = encoder.get("final_norm.weight")
     dense, norm = tensors.get("head.dense.weight"), tensors.get("head.norm.weight")
     if scale is not None and dense is not None and norm is not None:

@@ -54,11 +54,9 @@ def uncompiled(
 
 
 def use_device(device: Literal["auto", Device], num_devices: int = 1) -> Device:
-    """Compute on this device, and nowhere else; "auto" is what JAX takes.
+    """Compute on this device, and nowhere else; returns it, or what "auto" stands for.
 
-    Args:
-        device: which; returned, or what "auto" stands for.
-        num_devices: how many the CPU has to simulate, if it is not in use yet.
+    A CPU simulates several, if it is not in use yet.
 
     Raises:
         InputError: the machine has none.
@@ -112,12 +110,7 @@ def step_batch(setting: Setting) -> dict[str, np.ndarray]:
 
 
 class TrainingStep:
-    """The compiled step of hard EM, and its state.
-
-    Args:
-        setting: task, sizes and batch.
-        folder: weights, from `write_weights`; None draws them.
-    """
+    """The compiled step of hard EM, and its state; weights from `write_weights`, or drawn."""
 
     def __init__(self, setting: Setting, folder: Path | None = None):
         prepare_jax(setting)
@@ -174,16 +167,7 @@ class MatrixProduct:
 
 
 def make_encoder(setting: Setting, **computed: Any) -> Encoder:
-    """The encoder of a setting with random weights.
-
-    Args:
-        setting: its sizes and dropout.
-        computed: dtype and attention.
-
-    Example:
-        >>> nnx.eval_shape(lambda: make_encoder(Setting("minilm"))).config.head_size
-        32
-    """
+    """The encoder of a setting with random weights."""
     positions = max(512, setting.tokens)
     config: Any = architecture(setting.sizes.architecture).config
     sizes = config(*setting.sizes[:5], max_position_embeddings=positions, **setting.dropout_rates)

@@ -177,15 +177,6 @@ def step_flops(setting: Setting, *, padding: bool = True) -> float:
     Example:
         >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
         '5.21 TFLOP'
-
-        The layers of ModernBERT are smaller, and more:
-
-        >>> f"{step_flops(Setting('modernbert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
-        '6.72 TFLOP'
-
-        >>> half = Setting('bert-base', rows=32, tokens=300, shortest=0.5)
-        >>> f"{step_flops(half, padding=False) / step_flops(half):.2f}"
-        '0.75'
     """
     lengths = [setting.tokens] * setting.examples if padding else _lengths(setting).tolist()
     return float(3 * sum(_text_flops(setting.sizes, tokens) for tokens in lengths))
@@ -204,12 +195,7 @@ def _text_flops(sizes: Sizes, tokens: int) -> int:
 
 
 def step_tokens(setting: Setting) -> int:
-    """Real tokens of a whole step.
-
-    Example:
-        >>> step_tokens(Setting(rows=4, tokens=32))
-        128
-    """
+    """Real tokens of a whole step."""
     return int(_lengths(setting).sum())
 
 

@@ -50,11 +50,7 @@ class Worker:
         )
 
     def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What one of the functions below returns in the process.
-
-        Raises:
-            WorkerError: it failed, or the process has died.
-        """
+        """What one of the functions below returns in the process, or a `WorkerError`."""
         try:
             return self._pool.submit(_reporting, function, *arguments).result()
         except BrokenProcessPool as error:
