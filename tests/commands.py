@@ -49,19 +49,6 @@ def refused(capsys, commands, *arguments):
     return said(capsys)
 
 
-def answered_alone_and_piped(call, capsys, monkeypatch, command, *questions):
-    """What ``predict`` prints on questions of a pipe, which is what it prints on each alone."""
-    alone = []
-    for question in questions:
-        capsys.readouterr()
-        call(*command, "--question", question)
-        alone += [question, *capsys.readouterr().out.splitlines()]
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n{}\n \n\n{}\n".format(*questions)))
-    call(*command)
-    assert capsys.readouterr().out.splitlines() == alone
-    return alone
-
-
 class _Terminal(io.StringIO):
     def __init__(self, awaited):
         super().__init__()

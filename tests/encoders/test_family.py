@@ -28,11 +28,15 @@ from tests.marks import slow
 SIZES = (40, 16, 2, 2, 12)
 # Layers 0 and 3 of ModernBERT attend to the whole input, the others to two tokens on either side.
 MODERN = {"num_hidden_layers": 4, "local_attention": 4, "local_rope_theta": 500.0}
+# Each with another activation.
 KINDS = {
     "Bert": (Bert, BertConfig(*SIZES, 12, hidden_dropout=0.2, attention_dropout=0.3)),
-    "Roberta": (Roberta, RobertaConfig(*SIZES, max_position_embeddings=14)),
-    "Electra": (Electra, ElectraConfig(*SIZES, 12, embedding_size=8)),
-    "DistilBert": (DistilBert, DistilBertConfig(*SIZES, 12)),
+    "Roberta": (Roberta, RobertaConfig(*SIZES, max_position_embeddings=14, hidden_act="gelu_new")),
+    "Electra": (
+        Electra,
+        ElectraConfig(*SIZES, 12, embedding_size=8, hidden_act="gelu_pytorch_tanh"),
+    ),
+    "DistilBert": (DistilBert, DistilBertConfig(*SIZES, 12, hidden_act="relu")),
     "ModernBert": (
         ModernBert,
         dataclasses.replace(

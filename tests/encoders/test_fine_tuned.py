@@ -25,9 +25,6 @@ SIZES = dict(
 )
 HEADS = {
     "BertForQuestionAnswering": ("qa_outputs",),
-    "BertForSequenceClassification": ("classifier",),
-    "BertForTokenClassification": ("classifier",),
-    "RobertaForQuestionAnswering": ("qa_outputs",),
     "RobertaForSequenceClassification": ("classifier",),
     "DPRReader": ("qa_outputs", "qa_classifier"),
 }

@@ -12,7 +12,6 @@ from hardem_jax.errors import InputError
 from tests.encoders.bert_checkpoints import (
     CONFIG,
     assert_same_parameters,
-    leaves,
     replace_tensors,
     tensors_of,
 )
@@ -64,29 +63,6 @@ def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert):
     assert_states_equal(load_encoder(minilm_dir, num_layers=2), expected[:3], ids, where, types)
 
 
-@pytest.mark.parametrize("act", ["gelu_new", "gelu_pytorch_tanh", "relu"])
-def test_tiny_pytorch_model(torch_bert, tmp_path, act):
-    """Written by transformers itself, pooler and all, with weights far from their small start."""
-    torch, transformers = torch_bert
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=40,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=16,
-        layer_norm_eps=1e-5,
-        hidden_act=act,
-    )
-    model = transformers.BertModel(config)
-    for parameter in model.parameters():
-        parameter.data.normal_(0, 0.5)
-    model.save_pretrained(tmp_path)
-    expected = torch_states(torch, model, IDS, WHERE, TYPES)
-    assert_states_equal(load_encoder(tmp_path), expected, IDS, WHERE, TYPES)
-
-
 # --- layouts that are read -----------------------------------------------------------------------
 
 
@@ -129,13 +105,6 @@ def test_options_reach_the_encoder(folder):
     for wrong in 0, 4:
         with pytest.raises(InputError, match=f"num_layers: expected 1 to 3, found {wrong}"):
             load_encoder(folder, num_layers=wrong)
-
-
-def test_stacked_layers_hold_the_same_weights(folder):
-    plain, stacked = load_encoder(folder), load_encoder(folder, scan_layers=True)
-    for index, layer in enumerate(plain.layers):
-        for x, y in zip(leaves(layer), leaves(stacked.layers), strict=True):
-            np.testing.assert_array_equal(x, y[index])
 
 
 # --- wrong checkpoints ---------------------------------------------------------------------------

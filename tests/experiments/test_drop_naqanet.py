@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 
-import jax
 import numpy as np
 import pytest
 from flax import nnx
@@ -160,16 +159,6 @@ def test_without_a_file_vectors_are_learned(root):
     module: NAQANet = nnx.merge(model.graphdef, model.params)
     assert module.words.word_vectors[...].shape == (len(model.words), 8)
     assert not module.words.frozen
-
-
-def test_stopped_and_continued_equals_undisturbed(root, tmp_path):
-    flags = train_flags(root, tmp_path / "stopped")
-    shown = [flag for flag in flags if flag != "--loop.no-progress"]
-    commands.stopped_at("step 2 evaluation", drop, *shown)
-    call(*flags)
-    one, two = (Trained(EquationTask, f, "last") for f in (root / "run", tmp_path / "stopped"))
-    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import narrativeqa
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES
-from tests.commands import WINDOWS, call, evaluation, fails
+from tests.commands import WINDOWS, call, evaluation
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 NUM_DOCUMENTS = 8
@@ -116,34 +116,3 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
         *("--question", "Who lives in Oslo ?", "--top", 1),
     )
     assert "mine.txt" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_comparison_draws_rouge(root, capsys):
-    # The objective of the run above, so that its step is compiled already.
-    flags = run_flags(
-        root, "compare", "runs", "--seeds", 0, "--shown", 2, "--objectives", "hard-em"
-    )
-    call(narrativeqa, *flags)
-    out = root / "runs"
-    assert "rouge_l" in capsys.readouterr().out and (out / "learning_curves.png").is_file()
-    content = json.loads((out / "comparison.json").read_text())
-    assert content["flags"]["loop"]["monitor"] == "rouge_l"
-    assert set(narrativeqa.Compare.CURVES) == {"span_loss", "rouge_l"}
-    header, _, *rows = (out / "predictions.md").read_text().splitlines()
-    assert header == "| question | gold | Hard EM |" and len(rows) == 2
-
-
-@pytest.mark.parametrize(
-    ("flags", "culprit"),
-    [
-        (["prepare", "--folder", "nowhere", "--out", "x"], "nowhere"),
-        (["prepare", "--folder", ".", "--out", "x", "--split", "dev"], "dev"),
-        (["prepare", "--folder", ".", "--out", "x", "--rules.minimum", "0"], "minimum"),
-        (["fly"], "fly"),
-    ],
-)
-def test_what_a_person_got_wrong_is_told(flags, culprit, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert culprit in fails(narrativeqa, capsys, *flags)
-    assert not list(tmp_path.iterdir())

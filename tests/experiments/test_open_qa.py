@@ -102,19 +102,6 @@ def test_the_selector_can_be_asked_after_all(root):
     assert (root / "window.json").read_text() == (root / "document.json").read_text()
 
 
-def test_bad_files_and_settings_are_one_line(root, tmp_path, capsys):
-    broken = tmp_path / "broken.json"
-    broken.write_text('[{"question": "Who?", "answers": ["Ada"]}]')
-    prepare = ["prepare", "--tokenizer", root / "bert", "--out", tmp_path / "out", *WINDOWS]
-    line = fails(capsys, *prepare, "--contexts", broken)
-    assert "broken.json" in line and "'ctxs'" in line
-    assert "missing.json" in fails(capsys, *prepare, "--contexts", tmp_path / "missing.json")
-    assert "at least 1" in fails(capsys, *prepare, "--contexts", broken, "--passages", 0)
-    assert not (tmp_path / "out").exists()
-    evaluate = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
-    assert "at least 1" in fails(capsys, *evaluate, "--num-documents", 0)
-
-
 def test_predictions_are_what_the_official_evaluators_read(root, tmp_path):
     flags = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
     lines, by_id = tmp_path / "nq.jsonl", tmp_path / "triviaqa.json"

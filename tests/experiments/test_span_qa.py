@@ -1,12 +1,10 @@
 """The commands of the span experiments, from official files to an answer, on tiny stand-ins."""
 
 import dataclasses
-import functools
 import io
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +22,9 @@ from hardem_jax.training.checkpoints.run import newest_step
 from tests.commands import (
     OBEYED,
     SHOWN,
-    answered_alone_and_piped,
     call,
     evaluation,
     fails,
-    logged,
 )
 from tests.experiments.span_qa import WINDOWS, make_run, train_flags
 from tests.tiny import PEOPLE, PLACES, write_squad_layout, write_triviaqa
@@ -260,24 +256,6 @@ def test_predict_shows_an_answer_of_two_lines_on_one(root, capsys, tmp_path):
     assert shown == [" ".join(text.split()) for text in texts]
 
 
-def test_questions_are_read_from_the_standard_input(root, capsys, tmp_path, monkeypatch):
-    document = tmp_path / "mine.txt"
-    document.write_text("Eve lives in Oslo and Bo lives in Rome.")
-    command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 1)
-    ask = functools.partial(call, triviaqa)
-    answered_alone_and_piped(ask, capsys, monkeypatch, command, "Who lives in Rome?", "Where?")
-
-
-def test_the_help_says_what_the_seed_seeds(capsys):
-    with pytest.raises(SystemExit):
-        call(triviaqa, "train", "--help")
-    text = " ".join(re.sub(r"[^\w\s.-]", " ", capsys.readouterr().out).split())
-    _, _, after = text.partition("--loop.seed INT")
-    said = after.partition("--loop.")[0]
-    for part in ("parameter initialisation", "data order", "dropout", "annealing"):
-        assert part in said
-
-
 def write_defective_triviaqa(folder, domain):
     """A dev file in which evidence, a question text, answers and documents are missing."""
     pages = folder / "evidence"
@@ -412,34 +390,6 @@ def test_an_evaluation_shows_how_far_it_is(root, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     call(triviaqa, *evaluate_flags(root))
     assert "dev, windows" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_damaged_file_of_a_run_is_named(root, capsys, tmp_path, name):
-    shutil.copytree(root / "run", tmp_path / "run")
-    content = bytearray((tmp_path / "run" / name).read_bytes())
-    content[-9] ^= 1
-    (tmp_path / "run" / name).write_bytes(content)
-    flags = ("evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev")
-    assert f"{name}: damaged" in fails(triviaqa, capsys, *flags)
-
-
-@pytest.mark.slow
-def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
-    file = write_squad_layout(tmp_path / "train.json")
-    for split in ("train", "dev"):
-        call(
-            squad_layout,
-            *("prepare", "--file", file, "--tokenizer", root / "bert"),
-            *("--out", tmp_path / split, "--split", split, *WINDOWS),
-        )
-    flags = train_flags(root, tmp_path / "run", steps=2)
-    flags[flags.index("--data") + 1] = tmp_path / "train"
-    flags[flags.index("--dev") + 1] = tmp_path / "dev"
-    call(squad_layout, *flags)
-    scores = logged(tmp_path / "run", "eval")[-1]
-    # The annotated mention is the second of three in every window.
-    assert scores["true z"] == scores["true z, not first"]
 
 
 def test_a_supervised_split_has_the_annotated_mention_only(root, capsys, tmp_path):

@@ -18,7 +18,7 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.scores import write_scores
 from hardem_jax.encoders.pretrained import flat_params, read_config
 from hardem_jax.errors import InputError
-from hardem_jax.objectives import HardEM, ReleasedMML
+from hardem_jax.objectives import HardEM
 from hardem_jax.queries.checkpoint import load_sqlova
 from hardem_jax.queries.commands import Evaluate
 from hardem_jax.queries.readers import read_answers
@@ -40,7 +40,6 @@ from hardem_jax.task.trained import Trained
 from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
-from tests.commands import OBEYED, SHOWN
 from tests.queries.sqlova_files import state_dicts, write
 from tests.tables.search_runs import assert_learns_a_reward
 from tests.tiny import write_checkpoint, write_table_questions, write_wikisql
@@ -241,21 +240,6 @@ def test_the_official_file_has_a_line_for_each_line_of_the_data(tmp_path):
     assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\n"
 
 
-def test_the_official_file_counts_a_question_without_its_table(tmp_path):
-    folder = write_wikisql(tmp_path / "official", tables=1)
-    lines = (folder / "train.jsonl").read_text().splitlines()
-    first = json.dumps(json.loads(lines[0]) | {"table_id": "1-10015132-99"})
-    (folder / "train.jsonl").write_text("\n".join([first, *lines[1:]]))
-    skips = ExclusionCounts()
-    asked = list(read_answers(folder, "train", skips=skips))
-    data = SimpleNamespace(questions=asked, left_out=dict(skips.left_out))
-    answers = [SimpleNamespace(query=question.query) for question in asked]
-    found = Evaluate(run_dir=tmp_path, data=tmp_path).official_text(data, answers).splitlines()
-    queries = [{"query": json.loads(line)["sql"]} for line in lines[1:]]
-    assert [json.loads(line) for line in found[1:]] == queries
-    assert json.loads(found[0]) == {"error": "left out of the split"}
-
-
 def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text('who,"lives in",yards\nAda,"Oslo\'; DROP TABLE t; --",5\nBo,Rome,7\n')
@@ -275,28 +259,6 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert capsys.readouterr().out == "nothing that can be executed was found\n"
     table.write_text("")
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
-
-
-def test_piped_questions_about_a_table(root, tmp_path, capsys, monkeypatch):
-    table = tmp_path / "mine.csv"
-    table.write_text("who,yards\nAda,5\nBo,7\n")
-    command = ("predict", "--run-dir", root / "run", "--table", table, "--top", 1)
-    lines = commands.answered_alone_and_piped(
-        call, capsys, monkeypatch, command, "Who ran?", "How many yards?"
-    )
-    assert len(lines) == 6
-
-
-def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
-    table = tmp_path / "mine.csv"
-    table.write_text(f"who {OBEYED},yards\nAda {OBEYED},5\n", encoding="utf-8")
-    command = ("predict", "--run-dir", root / "run", "--table", table, "--top", 40)
-    capsys.readouterr()
-    call(*command, "--question", "Who ran?")
-    lines = capsys.readouterr().out.splitlines()
-    assert any(f"who {SHOWN}" in line for line in lines[::2])
-    assert any(f"Ada {SHOWN}" in line for line in lines[1::2])
-    assert all(line.isprintable() for line in lines)
 
 
 def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
@@ -378,21 +340,6 @@ def test_training_says_what_was_cut(root):
     cuts = ", 18 have shortened column names, 6 are cut, 12 lack columns"
     assert about.endswith(cuts) and about.count(cuts) == 2
     assert "lost all of their solutions to cuts" in about
-
-
-def test_the_released_mml_can_be_chosen(root):
-    flags = [str(flag) for flag in train_flags(root, root / "released")][:-1]
-    train = parse(wikisql.COMMANDS, prog="test", argv=[*flags, "objective:released-mml"])
-    assert train.objective == ReleasedMML()
-    flags[0] = "compare"
-    rows = {}
-    for objectives in ([], ["--objectives", "mml", "released-mml"]):
-        compare = parse(wikisql.COMMANDS, prog="test", argv=[*flags, *objectives])
-        rows[len(objectives)] = list(compare.rows())
-    assert rows == {
-        0: ["First-only", "MML", "Hard EM"],
-        3: ["MML", "MML as released in 2019"],
-    }
 
 
 def test_objectives_that_search_are_chosen_like_others(root, capsys):
@@ -506,22 +453,7 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     line = fails(capsys, *prepare)
     assert "expected questions in 'train', found none" in line
     assert "no query gives the answer: 1 (q: no cell is the text 'nowhere')" in line
-    file.write_text("{")
-    assert "train.jsonl: line 1" in fails(capsys, *prepare)
-    table["rows"][1][0] = 2**64
-    file.write_text(json.dumps({"table": table}))
-    line = fails(capsys, *prepare)
-    assert (
-        "train.jsonl: line 1 (1-0): row 1: expected integers of 64 bits or text, found 1844" in line
-    )
     assert "--supervised: expected another --layout" in fails(capsys, *prepare, "--supervised")
-    official = tmp_path / "official"
-    shutil.copytree(root / "official", official)
-    tables = (official / "train.tables.jsonl").read_text().splitlines()
-    tables[1] = json.dumps(table | {"id": "1-1"})
-    (official / "train.tables.jsonl").write_text("\n".join(tables))
-    line = fails(capsys, "prepare", "--folder", official, "--out", tmp_path / "built")
-    assert "train.tables.jsonl: line 2 (1-1): row 1: expected integers" in line
     shared = ["--folder", root / "official", "--out", tmp_path / "shared"]
     call("prepare", *shared, "--rules.shared-columns")
     flags = [tmp_path / "shared" if x == root / "built" else x for x in train_flags(root, tmp_path)]

@@ -3,16 +3,12 @@
 import functools
 import json
 
-import numpy as np
 import pytest
 
 from experiments import wikitablequestions
-from hardem_jax.cli.command import parse
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.objectives import HardEM
 from hardem_jax.programs.reward_features import PROGRAM_FEATURES
 from hardem_jax.programs.splits import ProgramSplit
-from hardem_jax.search.objectives import MAPO, MERL, BeamHardEM, BeamMML, Reinforce
 from hardem_jax.tables.metrics import Denotation, score
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions
 from tests import commands
@@ -103,34 +99,6 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert "found only blanks" in fails(capsys, *command, "--question", " ")
     table.write_text("")
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
-
-
-@pytest.mark.parametrize(
-    "objective", [MAPO(alpha=0.5), Reinforce(), BeamHardEM(), BeamMML(), MERL()]
-)
-def test_objectives_that_search_are_chosen_like_others(objective, tmp_path):
-    name, options = objective.title.lower().replace(" ", "-"), []
-    if isinstance(objective, MAPO):
-        options = ["--objective.alpha", str(objective.alpha)]
-    flags = [str(flag) for flag in train_flags(tmp_path, tmp_path / "run")][:-1]
-    argv = [*flags, f"objective:{name}", *options]
-    assert parse(wikitablequestions.COMMANDS, prog="test", argv=argv).objective == objective
-    row = " ".join([name, *options]).replace("objective.", "")
-    argv = ["compare", *flags[1:], "--objectives", "hard-em", row]
-    rows = parse(wikitablequestions.COMMANDS, prog="test", argv=argv).rows()
-    assert [*rows.values()] == [HardEM(), objective]
-
-
-@pytest.mark.slow
-def test_searching_finds_programs_and_is_rewarded_more(root, tmp_path):
-    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
-    for name in ("--loop.num-steps", "--loop.eval-every"):
-        flags[flags.index(name) + 1] = "40"
-    call(*flags, "--optimizer.learning-rate", "0.02", "objective:mapo")
-    steps = commands.logged(tmp_path / "run", "train")
-    for name in ("found", "reward", "remembered"):
-        early, late = (np.mean([step[name] for step in part]) for part in (steps[:4], steps[-8:]))
-        assert late > early or early == late == 1, name
 
 
 @pytest.mark.slow
