@@ -8,6 +8,9 @@ from flax import nnx
 
 from hardem_jax.encoders.bert import Bert, BertConfig
 
+#: Scale of queries and keys; larger values sharpen attention.
+GAIN = 1.3
+
 
 def small_encoder(vocab_size: int, width: int, *, seed: int, look: Literal[1, -1] = 1) -> Bert:
     """Builds an encoder of two layers with two heads, initialised by `start_by_matching`."""
@@ -26,9 +29,7 @@ def small_encoder(vocab_size: int, width: int, *, seed: int, look: Literal[1, -1
     return encoder
 
 
-def start_by_matching(
-    encoder: Bert, *, seed: int, look: Literal[1, -1] = 1, gain: float = 1.3
-) -> None:
+def start_by_matching(encoder: Bert, *, seed: int, look: Literal[1, -1] = 1) -> None:
     """Initialises a small encoder in place so that it learns to read within minutes.
 
     With BERT's own initialisation attention is uniform, and a reader this small needs thousands
@@ -63,8 +64,8 @@ def start_by_matching(
     neighbour[cosines, sines] = np.sin(shift)
     neighbour[sines, cosines] = -np.sin(shift)
     for layer in encoder.layers:
-        layer.key.kernel[...] = np.float32(gain) * same.astype(np.float32)
-        layer.query.kernel[...] = np.float32(gain) * neighbour.astype(np.float32)
+        layer.key.kernel[...] = np.float32(GAIN) * same.astype(np.float32)
+        layer.query.kernel[...] = np.float32(GAIN) * neighbour.astype(np.float32)
         for part, copied, noise in (
             (layer.value, 0.8, 0.2),
             (layer.attention_output, 0.8, 0.2),

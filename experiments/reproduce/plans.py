@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.download.catalog import DATASETS
-from hardem_jax.errors import InputError
+from hardem_jax.cli.command import parse
 
 #: Parameters of BERT-base that a token passes through: all but the embeddings, in millions.
 _MILLIONS = 86
@@ -18,12 +20,6 @@ MACHINES = {"8 x TPU v5e": 8 * 197.0, "1 x H200": 989.0}
 #: Share of it that training is taken to reach: what a step of 64 rows of 300 tokens reached on an
 #: H200, see docs/performance.md. Nothing was measured on a TPU.
 UTILIZATION = 0.3
-#: Module -> tokens of its longest input, and how many inputs an item of a batch has without
-#: ``--batches.negatives``. Those of other modules are readers.
-_INPUTS = {"drop": (512, 1), "wikisql": (180, 1), "paper.set_sizes": (180, 1)}
-_READER = (300, 2)
-#: Items of a batch on WikiSQL, and subsets of Figure 3.
-_BATCH, _NUM_SUBSETS = 10, 5
 
 _CONTENT = tomllib.loads(Path(__file__).with_name("plans.toml").read_text("utf-8"))
 #: Table or figure -> task -> names of its stages.
@@ -75,9 +71,6 @@ def stage_of(name: str, flags: Mapping[str, Sequence[str]], more: Sequence[str] 
         name: of the stage.
         flags: words that the commands have in common: "out", "encoder", "seeds", "processes".
         more: flags for every training; they override those of the plan.
-
-    Raises:
-        InputError: one of ``more`` that decides on the hours is not a whole number.
     """
     written = name.partition(" of ")[0]
     kind, _, last = written.partition("/")
@@ -98,25 +91,13 @@ def stage_of(name: str, flags: Mapping[str, Sequence[str]], more: Sequence[str] 
 
 
 def _tokens(module: str, words: Sequence[str]) -> int:
-    """How many a training reads; 0 if its model is no encoder."""
-    if "model:naqanet" in words:
+    """How many a training reads in its longest inputs; 0 if its model is no encoder."""
+    commands = importlib.import_module(f"experiments.{module}")
+    kind = getattr(commands, "COMMANDS", None) or commands.SetSizes
+    command: Any = parse(kind, prog=f"python -m experiments.{module}", argv=words)
+    if not hasattr(command.model, "encoder"):
         return 0
-    flags, values = {}, []
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            flags[name] = values = [value] if equals else []
-        else:
-            values.append(word)
-
-    def number(name: str, default: int) -> int:
-        value = " ".join(flags.get(name, [str(default)]))
-        if not value.isdecimal():
-            raise InputError(f"compare: expected a whole number as {name}, found {value!r}")
-        return int(value)
-
-    length, inputs = _INPUTS.get(module, _READER)
-    items = number("--loop.num-steps", 0) * number("--batches.batch-size", _BATCH)
-    runs = len(flags["--objectives"]) * len(flags["--seeds"])
-    runs *= _NUM_SUBSETS if module == "paper.set_sizes" else 1
-    return items * (1 + number("--batches.negatives", inputs - 1)) * length * runs
+    batches = command.batches
+    tokens = batches.batch_size * (1 + batches.negatives) * batches.buckets[-1]
+    runs = len(command.objectives) * len(command.seeds) * len(getattr(command, "targets", [0]))
+    return command.loop.num_steps * tokens * runs

@@ -112,28 +112,6 @@ def test_the_losses_of_the_first_batches_are_those_by_brute_force(name, brute_fo
 
 
 @pytest.mark.slow
-def test_weights_estimate_the_probability_of_the_answer_without_bias():
-    params, count, temperature = example.start(0), 20_000, 1.5
-    words, numbers, answers = QUESTIONS.words[:4], QUESTIONS.numbers[:4], QUESTIONS.answers[:4]
-    chains = jnp.broadcast_to(jnp.array(CHAINS), (4, len(CHAINS), example.LENGTH))
-    right = example.execute(chains, numbers[:, None]) == answers[:, None]
-    log_probs = example.sequence_log_probs(params, words, chains)
-    exact = np.where(right, np.exp(log_probs), 0.0).sum(axis=1)
-    tokens, log_q = example.sample(params, words, jax.random.key(1), count, temperature)
-    right = example.execute(tokens, numbers[:, None]) == answers[:, None]
-    log_probs = example.sequence_log_probs(params, words, tokens)
-    ratios = np.where(right, np.exp(log_probs - log_q), 0.0)
-    for row in range(4):
-        draws = example.Draws(*(x[row : row + 1] for x in (tokens, log_q, right, right[:, 0])))
-        estimate = math.exp(-example.weighted_mml(log_probs[row : row + 1], log_probs, draws))
-        error = ratios[row].std() / count**0.5
-        assert abs(estimate - exact[row]) < 4 * error < 0.2 * exact[row]
-        # So many draws find all of Z, each chain many times.
-        found = example.mml(log_probs[row : row + 1], log_probs, draws)
-        assert math.exp(-found) == pytest.approx(exact[row], rel=1e-3)
-
-
-@pytest.mark.slow
 def test_every_objective_learns_from_answers_alone(capsys):
     dev = example.make_questions(500, seed=1)
     before = np.mean([example.evaluate(example.start(seed), dev) for seed in example.SEEDS], axis=0)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +16,6 @@ from hardem_jax.errors import InputError
 from tests.marks import slow
 
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
-BASE = BertConfig(30522, 768, 12, 12, 3072)
-LARGE = BertConfig(30522, 1024, 24, 16, 4096)
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(1, 50, (8, 10))
 WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]
@@ -150,24 +147,6 @@ def test_a_row_without_tokens_is_finite():
     out, grads = value_and_grad(make(), where=np.zeros((8, 10), bool))
     assert np.isfinite(make()(IDS, where=np.zeros((8, 10), bool))).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((out, grads)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("config, millions", [(BASE, 108.9), (LARGE, 334.1)])
-@pytest.mark.parametrize("scan", [False, True])
-def test_standard_sizes_by_shape(config, millions, scan):
-    """Parameter counts of the published models, without their poolers."""
-    bert = nnx.eval_shape(lambda: make(config, scan_layers=scan))
-    count = sum(math.prod(x.shape) for x in jax.tree.leaves(nnx.state(bert, nnx.Param)))
-    assert round(count / 1e6, 1) == millions
-    graphdef, params = nnx.split(bert, nnx.Param)
-    out = jax.eval_shape(
-        lambda p, i, w: nnx.merge(graphdef, p)(i, where=w),
-        params,
-        jax.ShapeDtypeStruct((4, 384), jnp.int32),
-        jax.ShapeDtypeStruct((4, 384), jnp.bool_),
-    )
-    assert out.shape == (4, 384, config.hidden_size)
 
 
 def test_too_long_and_wrong_configs():

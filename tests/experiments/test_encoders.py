@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import drop, squad_layout, wikisql
+from experiments import drop, squad_layout
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.inputs import whole_words
 from hardem_jax.spans.checkpoint import load_reader
@@ -18,7 +18,6 @@ from tests.tiny import (
     write_modernbert,
     write_roberta,
     write_squad_layout,
-    write_wikisql,
 )
 
 LOOP = ["--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1, "--loop.no-progress"]
@@ -153,20 +152,5 @@ def test_equations_are_tagged(roberta, tmp_path):
         *("--out", tmp_path / "run", *BATCHES, "--batches.buckets", 64, *LOOP),
         *("model:tagger", "--model.encoder", roberta, "--model.max-tokens", 64),
         *("--model.max-question-tokens", 24, "objective:hard-em"),
-    )
-    assert len(logged(tmp_path / "run", "train")) == 2
-
-
-@pytest.mark.slow
-def test_queries_are_parsed(roberta, tmp_path):
-    official = write_wikisql(tmp_path / "official", tables=3)
-    built = tmp_path / "built"
-    call(wikisql, "prepare", "--folder", official, "--out", built)
-    call(
-        wikisql,
-        *("train", "--data", built, "--dev", built, "--dev-split", "train"),
-        *("--out", tmp_path / "run", *BATCHES, "--batches.buckets", 48, *LOOP),
-        *("--model.encoder", roberta, "--model.hidden-size", 8, "--model.max-tokens", 48),
-        *("--model.max-header-tokens", 4, "objective:hard-em"),
     )
     assert len(logged(tmp_path / "run", "train")) == 2

@@ -13,7 +13,6 @@ import pytest
 from experiments import drop, squad_layout, wikisql, wikitablequestions
 from experiments.inspect.page import page, record
 from experiments.inspect.sources import RunViews, Said
-from hardem_jax.documents.show import joined
 from hardem_jax.show.record import View
 from tests.commands import call
 from tests.data.builders.inputs import write_wikitablequestions
@@ -170,22 +169,6 @@ def test_marks_are_where_the_solutions_are(spans, passages, tables, tmp_path, sh
     assert tab.locator("td.used.hot").count() == 1
 
 
-def test_programs_are_marked_in_question_and_table(programs, tmp_path, show):
-    html = written(programs, tmp_path, "--split", "train")
-    number = [row[0] for row in block(html, "all")].index("h1")
-    tab = show(html, f"#q={number}")
-    wanted = "values(Who) of next of (Who = 'ann')"
-    row = tab.locator(".list tbody tr", has_text=wanted)
-    assert row.locator(".place").inner_text() == "row 0 → row 1"
-    row.click()
-    assert tab.locator("#question mark.hot").all_inner_texts() == ["Ann"]
-    assert tab.locator("td.hot").all_inner_texts() == ["ann", "bo"]
-    number = [row[0] for row in block(html, "all")].index("nt-1")
-    tab = show(html, f"#q={number}")  # how many are there?
-    tab.locator(".list tbody tr", has_text="count of all rows").click()
-    assert tab.locator("tbody th.used.hot").all_inner_texts() == ["0", "1"]
-
-
 def test_questions_left_out_are_listed(programs, tmp_path, show):
     html = written(programs, tmp_path, "--split", "train")
     about = block(html, "about")
@@ -229,15 +212,6 @@ def test_questions_outside_of_the_data_set_are_listed(tmp_path, show):
     assert block(html, "left") == [[id, 0, ""] for id in texts]
     tab = show(html, f"#q={len(block(html, 'all'))}")
     assert "scores do not count it" in tab.locator("#question").inner_text()
-
-
-def test_windows_are_joined_to_documents(spans):
-    source = opened(spans)
-    windows = [w for w in source.data.windows if w.example_id == "q2"]
-    assert len(windows) > 2
-    expected = "Ada lives in Oslo. " + "Bo met Cyd . " * 12 + "Ada saw Bo."
-    assert joined(windows) == [(0, 0, expected)]
-    assert joined(windows[:1] + windows[-1:]) != joined(windows)
 
 
 def test_steps_keys_filters_and_comparison(spans, show):
@@ -339,34 +313,6 @@ def test_runs_of_one_name_are_told_apart(spans):
     found = record(source, [*runs, dataclasses.replace(run, name="Hard EM")], most=100)["about"]
     shown = [one["name"] for one in found["runs"]]
     assert shown == ["MML (a/mml-0)", "MML (b/mml-0)", "MML (mml-1)", "Hard EM"]
-
-
-def test_a_z_that_the_data_cut_says_so(tables, show):
-    content = record(opened(tables, 2), [], most=100)
-    size = len(content["questions"][0]["z"])
-    content["list"][0][3] = 10_374
-    said = show(page(content)).locator("#question").inner_text().lower()
-    assert f"{size} of 10,374 solutions" in said
-    assert f"{10_374 - size:,} others of z are not in the data" in said
-
-
-def test_columns_have_the_names_of_solutions(tmp_path, show):
-    (tmp_path / "official").mkdir()
-    table = {"id": "t", "header": ["Player", "Score", "Score"], "types": ["text", "real", "real"]}
-    table["rows"] = [["ann", 3, 1], ["bo", 1, 3]]
-    asked = {"id": "q", "question": "Score of bo ?", "table_id": "t", "answer": [3]}
-    lines = [{"table": table}, asked | {"match": "execution"}]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / "official" / "dev.jsonl").write_text(text)
-    call(
-        *(wikisql, "prepare", "--layout", "jsonl", "--folder", tmp_path / "official"),
-        *("--out", tmp_path / "built"),
-    )
-    tab = show(written(tmp_path / "built", tmp_path))
-    assert tab.locator(".rows thead th").all_inner_texts()[1:] == [
-        *("Player", "Score", "Score Score_3")
-    ]
-    assert "Score_3" in tab.locator(".list").inner_text()
 
 
 def test_phone_and_themes(spans, tmp_path, show):

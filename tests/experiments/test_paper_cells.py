@@ -168,21 +168,6 @@ def test_no_time_is_for_no_comparison(tmp_path, monkeypatch):
     assert made == ["window-span"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        (["--scopes"], "scopes"),
-        (["--minutes", "-1"], "minutes: expected at least 0"),
-        (["--scopes", "page"], "--scopes"),
-    ],
-)
-def test_what_a_person_got_wrong_is_told(wrong, named, capsys, tmp_path):
-    needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path)]
-    with pytest.raises(SystemExit) as stop:
-        run_command(LatentScope, prog="test", argv=[*needed, *wrong])
-    assert stop.value.code == 2 and named in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_subsets_of_a_build_from_end_to_end(tmp_path, capsys):
     bert, official = write_checkpoint(tmp_path / "bert"), write_wikisql(tmp_path / "official")

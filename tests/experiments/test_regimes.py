@@ -152,13 +152,9 @@ def test_maps_are_differences_on_the_seeds_that_both_objectives_have(tmp_path):
     ("flags", "culprit"),
     [
         (["--maps", "size"], "maps: "),
-        (["--maps", "size-size"], "maps: "),
-        (["--maps", "size-nois"], "maps: "),
         (["--values.size", "7"], "values: size: "),
         (["--base.width", "5"], "base: width: "),
-        (["--base.noise", "2"], "base: noise: "),
         (["--values.size", "1"], "spurious"),
-        (["--objectives", "hard-emm"], "objectives: "),
         (["--objectives", "mml", "mml"], "objectives: "),
     ],
 )

@@ -143,10 +143,6 @@ class TrainingStep:
         jax.block_until_ready(self._state)
         return [(float(m["loss"]), float(m["grad_norm"])) for m in metrics]
 
-    def program(self) -> str:
-        """The compiled program."""
-        return self._step.lower(self._state, self._batch).compile().as_text()
-
 
 class MatrixProduct:
     """A product of two square matrices: what the device can do at its best, as JAX gets it."""

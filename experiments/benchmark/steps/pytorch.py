@@ -177,7 +177,6 @@ class ReaderStep:
         mode: str | None = None,
         candidate_losses: bool = False,
         unpadded: bool = False,
-        masked: bool | None = None,
     ):
         if setting.device == "tpu" or setting.num_devices > 1:
             raise InputError("PyTorch is measured on one CPU or GPU")
@@ -190,7 +189,7 @@ class ReaderStep:
             folder,
             candidate_losses=candidate_losses,
             unpadded=unpadded,
-            masked=not batch["where"].all() if masked is None else masked,
+            masked=not batch["where"].all(),
         )
         model = model.to(device).train()
         self._parameters = list(model.parameters())

@@ -104,20 +104,14 @@ def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
         del step
         gc.collect()  # models hold reference cycles; their memory is not to be measured later
     step = _steps[variant] = make(variant, setting, folder)
-    seconds = first_step(step)
+    seconds = timed(step.run)["wall_s"]
+    step.run(1)  # buffers of the second step come from what the first one gave back
     if setting.device != "cpu":
         if torch := sys.modules.get("torch"):
             torch.cuda.reset_peak_memory_stats()
     elif Path("/proc/self/clear_refs").exists():
         Path("/proc/self/clear_refs").write_text(_CLEAR_PEAK)
     return {"without_dropout": {"loss": losses, "grad_norm": norms}, "first_step_s": seconds}
-
-
-def first_step(step: Step) -> float:
-    """Runs a new step twice; returns the seconds of the first time."""
-    seconds = timed(step.run)["wall_s"]
-    step.run(1)  # buffers of the second step come from what the first one gave back
-    return seconds
 
 
 def run(variant: str, steps: int, device: str) -> dict[str, Any]:
