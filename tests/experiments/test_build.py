@@ -2,7 +2,6 @@
 
 import functools
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -150,22 +149,12 @@ def test_what_was_built_is_summed_up(root, capsys):
     assert printed[-1].startswith(str(root / "built" / "drop" / "hardem_drop_num"))
 
 
-def test_what_a_person_got_wrong_is_told(root, tmp_path, capsys, monkeypatch):
+def test_what_a_person_got_wrong_is_told(root, tmp_path, capsys):
     out = ("--out", tmp_path / "built")
-    assert "expected a folder with the official files" in fails(
-        capsys, "build", *out, "data-set:narrativeqa"
-    )
     files = ("--folder", root / "drop")
     twice = ("--splits", "train", "train", "data-set:drop-num")
     line = fails(capsys, "build", *out, *files, *twice)
     assert "splits: expected different values, found train train" in line
-    assert "max_conditions: expected at least 0 and at most 3" in fails(
-        capsys, "build", *out, *files, "data-set:wikisql", "--data-set.rules.max-conditions", 7
-    )
     assert "found 0" in fails(capsys, "show", "--folder", tmp_path)
     build_folder = ("--folder", root / "built" / "drop")
     assert "a split out of train" in fails(capsys, "show", *build_folder, "--split", "dev")
-    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
-    assert "pip install '.[beam]'" in fails(
-        capsys, "build", *out, *files, "--beam", "direct_num_workers=2", "data-set:drop-num"
-    )

@@ -117,41 +117,17 @@ def test_an_archive_may_have_its_own_folder_as_a_member(tmp_path):
     assert (tmp_path / "a.txt").read_bytes() == b"a"
 
 
-def compressed(kind):
-    """A tar archive of three members, as long as it takes to damage any of them."""
-    rng, file = np.random.default_rng(0), io.BytesIO()
-    with tarfile.open(fileobj=file, mode=f"w:{kind}") as archive:
-        for name in ("dev", "test", "train"):
-            content = rng.bytes(30_000)
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return file.getvalue()
-
-
-@pytest.mark.parametrize("kind", ["bz2", "gz", "xz"])
-def test_an_archive_that_is_damaged_anywhere_is_refused(kind, tmp_path):
-    sound = compressed(kind)
-    for place in np.linspace(100, len(sound) - 5, 12).astype(int):
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_an_archive_that_is_damaged_anywhere_is_refused(pack, tmp_path):
+    """Those of the other compressions are tested with what unpacks them."""
+    sound = pack({"train": np.random.default_rng(0).bytes(30_000)})
+    for place in np.linspace(100, len(sound) - 200, 12).astype(int):
         damaged = bytearray(sound)
         damaged[place] ^= 1
         (tmp_path / "archive").write_bytes(bytes(damaged))
         with pytest.raises(InputError, match="expected a sound archive"):
             unpack(tmp_path / "archive", tmp_path, strip=False)
         assert [path.name for path in tmp_path.iterdir()] == ["archive"]
-
-
-def test_a_zip_that_is_damaged_anywhere_is_refused(tmp_path):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("train", b"".join(b"%d, " % n for n in range(20_000)))
-    sound = file.getvalue()
-    for place in np.linspace(60, len(sound) - 1200, 12).astype(int):
-        damaged = bytearray(sound)
-        damaged[place : place + 1000] = np.random.default_rng(place).bytes(1000)
-        (tmp_path / "archive").write_bytes(bytes(damaged))
-        with pytest.raises(InputError, match="expected a sound archive"):
-            unpack(tmp_path / "archive", tmp_path, strip=False)
 
 
 def test_a_sound_archive_replaces_a_damaged_one(toy, tmp_path):

@@ -16,7 +16,7 @@ from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.trained import Trained
 from tests import commands
 from tests.commands import OBEYED, SHOWN
-from tests.tiny import drop_answer, write_checkpoint, write_drop
+from tests.tiny import write_checkpoint, write_drop
 
 NUM_PASSAGES = 12
 PASSAGE = "Ada ran 41 yards. Then Bo ran 38 yards. Eve saw Ada."
@@ -116,21 +116,6 @@ def test_a_finished_run_evaluates(root, capsys, tmp_path):
     # What was measured while training is what the saved parameters give.
     assert last["step"] == 4 and {"em", "f1", "top in Z", "P<0.001"} <= set(scores)
     assert {name: last[name] for name in scores} == pytest.approx(scores)
-
-
-def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
-    content = json.loads((root / "drop.json").read_text())
-    game = content["game_0"]["qa_pairs"]
-    game[0]["answer"] = drop_answer("12 yards")
-    game[1]["question"] = " "
-    content["game_1"]["qa_pairs"] *= 3
-    official(tmp_path / "official", content)
-    prepare(tmp_path, "built")
-    split = NumericQuestions.open(tmp_path / "built", "dev")
-    assert split.left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
-    # The official evaluator counts each question as often as the file has it.
-    golds = {q["query_id"]: [q["answer"]] for q in content["game_1"]["qa_pairs"]}
-    assert split.repeated == {id: 2 * [golds[id]] for id in ("q1-0", "q1-1")}
 
 
 @pytest.fixture(scope="module")
@@ -298,15 +283,6 @@ def test_what_a_person_got_wrong_is_told(root, capsys, flags, culprit, monkeypat
     (tmp_path / "official").symlink_to(root / "official")
     assert culprit in fails(capsys, *flags)
     assert not (tmp_path / "x").exists()
-
-
-def test_data_without_questions_is_named(capsys, tmp_path):
-    folder = official(tmp_path / "files", {"p": {"passage": "41", "qa_pairs": []}})
-    for split in ("train", "dev"):
-        flags = ("--folder", folder, "--out", tmp_path / "built", "--splits", split)
-        line = fails(capsys, "prepare", *flags)
-        assert f"files: expected questions in '{split}', found none that can be used" in line
-    assert not list((tmp_path / "built").rglob("build.json"))
 
 
 @pytest.mark.slow

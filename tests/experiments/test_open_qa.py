@@ -7,7 +7,6 @@ import pytest
 
 from experiments import nq_open, retrieve, triviaqa_open
 from experiments.open_qa import best_number
-from hardem_jax.documents.prepared import PreparedSplit
 from tests import commands
 from tests.commands import WINDOWS
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
@@ -61,22 +60,6 @@ def root(tmp_path_factory):
         *("--inference.scope", "question"),
     )
     return root
-
-
-def test_questions_without_a_mention_are_dropped_from_training_alone(root, capsys):
-    assert list(PreparedSplit(root / "train").questions) == [
-        f"q{i}" for i in range(16) if i % 4 < 3
-    ]
-    dev = PreparedSplit(root / "dev")
-    assert len(dev.questions) == 16 and dev.meta["metric"] == "nq_open"
-    call(
-        *("prepare", "--contexts", root / "fid.json", "--tokenizer", root / "bert", *WINDOWS),
-        *("--out", root / "one", "--passages", 1, "--split", "dev"),
-    )
-    printed = capsys.readouterr().out
-    assert "16  questions" in printed and "0  questions with a mention" in printed
-    # The passage without text is passed over: 16 questions, one window each.
-    assert len(PreparedSplit(root / "one").windows()) == 16
 
 
 def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):

@@ -9,7 +9,6 @@ from experiments import nq_open, retrieve
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
 from hardem_jax.documents.prepared import PreparedSplit
-from hardem_jax.retrieval.retrieve import Retriever
 from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.words import split_words
 from tests.commands import call, fails
@@ -122,27 +121,6 @@ def test_what_cannot_be_written_is_found_before_the_work(files, tmp_path, capsys
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", *questions,
                  "--report", report)  # fmt: skip
     assert f"{report}: cannot be written, its folder does not exist" in line
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_index_is_replaced_only_if_asked(files, tmp_path, capsys):
-    flags = ("index", "--passages", files / "psgs.tsv.gz", "--out", tmp_path / "index")
-    flags += ("--articles.buckets", 64)
-    (tmp_path / "index").mkdir()  # empty
-    call(retrieve, *flags)
-    assert "index: exists; choose another folder, or add --force" in fails(retrieve, capsys, *flags)
-    call(retrieve, *flags, "--force")
-    (tmp_path / "index" / "thesis.txt").write_text("precious")
-    assert "holds thesis.txt" in fails(retrieve, capsys, *flags, "--force")
-
-
-def test_a_retrieval_that_is_interrupted_leaves_nothing(files, tmp_path, monkeypatch):
-    def interrupt(self, question):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Retriever, "rank", interrupt)
-    with pytest.raises(SystemExit, match="130"):
-        run(files, tmp_path / "dev.jsonl", "--questions", files / "NQ-open.dev.jsonl")
     assert not list(tmp_path.iterdir())
 
 

@@ -240,41 +240,12 @@ def test_the_official_file_has_a_line_for_each_line_of_the_data(tmp_path):
     assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\n"
 
 
-def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
-    table = tmp_path / "mine.csv"
-    table.write_text('who,"lives in",yards\nAda,"Oslo\'; DROP TABLE t; --",5\nBo,Rome,7\n')
-    capsys.readouterr()
-    command = ["predict", "--run-dir", root / "run", "--table", table]
-    call(*command, "--question", "Who lives in Rome?", "--top", 3)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 6 and all("%  SELECT" in line for line in lines[::2])
-    assert all(' FROM "mine"' in line for line in lines[::2])
-    chances = [float(line.split("%")[0]) for line in lines[::2]]
-    assert chances == sorted(chances, reverse=True)
-    assert "found only blanks" in fails(capsys, *command, "--question", " ")
-    # As the shell passes Latin-1, or any other bytes that are not UTF-8.
-    assert "--question: expected UTF-8" in fails(capsys, *command, "--question", "caf\udce9 who?")
-    table.write_text("who,yards\n")
-    call(*command, "--question", "Who ran?")
-    assert capsys.readouterr().out == "nothing that can be executed was found\n"
-    table.write_text("")
-    assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
-
-
 def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
     table = tmp_path / "wide.csv"
     header = ",".join(f"yards {i}" for i in range(200))
     table.write_text(f"{header}\n{','.join('7' * 200)}\n")
     call("predict", "--run-dir", root / "run", "--table", table, "--question", "How many yards?")
     assert "only the first" in capsys.readouterr().out
-
-
-def test_the_annotated_queries_make_the_upper_bound(root, tmp_path):
-    files = ("--folder", root / "official", "--out", tmp_path / "gold")
-    call("prepare", "--supervised", *files, "--splits", "train")
-    split = TableSplit(tmp_path / "gold", "train")
-    assert len(split.questions) == 3 * NUM_TABLES
-    assert all(len(question.queries) == 1 for question in split.questions)
 
 
 def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
@@ -306,7 +277,9 @@ def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
     command = ["predict", "--run-dir", root / "run", "--table", table, "--top", 40]
     capsys.readouterr()
     call(*command, "--question", "Who lives in rome?")
-    results = capsys.readouterr().out.splitlines()[1::2]
+    lines = capsys.readouterr().out.splitlines()
+    assert all("%  SELECT" in line and ' FROM "mine"' in line for line in lines[::2])
+    results = lines[1::2]
     assert any("ADA" in result or "OSLO" in result for result in results)
     assert any("1234567" in result for result in results)
     cells = {cell for result in results for cell in result.strip().split(", ")}

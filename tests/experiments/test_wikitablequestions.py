@@ -106,15 +106,3 @@ def test_the_reward_of_programs_has_a_gradient(root, tmp_path):
     """As the step is traced, which takes a fraction of compiling it."""
     flags = [str(flag) for flag in train_flags(root, tmp_path / "run")][:-1]
     assert_learns_a_reward(wikitablequestions, flags, num_features=len(PROGRAM_FEATURES))
-
-
-@pytest.mark.slow
-def test_a_build_of_queries_is_refused(root, tmp_path, capsys):
-    from experiments import wikisql
-
-    flags = ("--layout", "wikitablequestions", "--folder", root / "official")
-    commands.call(wikisql, "prepare", *flags, "--out", tmp_path / "built")
-    flags = train_flags(root, tmp_path / "run")
-    flags[flags.index("--data") + 1] = tmp_path / "built"
-    line = fails(capsys, *flags)
-    assert "expected a build of kind 'programs', found 'queries'" in line
