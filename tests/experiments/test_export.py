@@ -2,10 +2,8 @@
 
 import fnmatch
 import json
-import os
 import re
 import shutil
-import warnings
 
 import jax
 import numpy as np
@@ -18,9 +16,7 @@ from hardem_jax import Reader
 from hardem_jax.cli.command import parse
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.inputs import whole_words
 from hardem_jax.documents.model import WindowInputs
-from hardem_jax.documents.questions import ReadingQuestions
 from hardem_jax.documents.windows import make_windows
 from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.errors import InputError
@@ -32,142 +28,29 @@ from hardem_jax.task.trained import Trained
 from tests.commands import WINDOWS, call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
-#: Real questions that PyTorch answers, too; docs/checkpoints.md has more.
-EXPORTED_QUESTIONS = int(os.environ.get("HARDEM_EXPORTED_QUESTIONS", "3"))
-MINILM_WINDOWS = ["--windows.max-tokens", "128", "--windows.stride", "64"]
-MINILM_WINDOWS += ["--windows.max-question-tokens", "32"]
-
-
-def train(root, *, encoder, qa_file, evidence, windows, buckets, train_flags):
-    """Prepares both splits of a data set and trains a reader on it."""
-    for split, file in zip(("train", "dev"), qa_file, strict=True):
-        call(
-            triviaqa,
-            *("prepare", "--qa-file", file, "--evidence", evidence, "--tokenizer", encoder),
-            *("--out", root / split, "--split", split, *windows),
-        )
-    call(
-        triviaqa,
-        *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
-        *("--model.encoder", encoder, "--batches.batch-size", 4, "--batches.buckets", *buckets),
-        *("--loop.no-progress", "--loop.log-every", 1, "--num-devices", 1, *train_flags),
-    )
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """A finished run, and its export."""
     root = tmp_path_factory.mktemp("export")
     bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root, questions=8)
-    train(
-        root,
-        encoder=bert,
-        qa_file=(qa_file, qa_file),
-        evidence=root / "evidence",
-        windows=WINDOWS,
-        buckets=(32,),
-        train_flags=[
-            *("--loop.num-steps", 2, "--loop.eval-every", 2, "--optimizer.learning-rate", "1e-2"),
-            *("objective:hard-em", "--objective.tau", 2),
-        ],
+    for split in ("train", "dev"):
+        call(
+            triviaqa,
+            *("prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
+            *("--tokenizer", bert, "--out", root / split, "--split", split, *WINDOWS),
+        )
+    call(
+        triviaqa,
+        *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
+        *("--model.encoder", bert, "--batches.batch-size", 4, "--batches.buckets", 32),
+        *("--loop.no-progress", "--loop.log-every", 1, "--num-devices", 1),
+        *("--loop.num-steps", 2, "--loop.eval-every", 2, "--optimizer.learning-rate", "1e-2"),
+        *("objective:hard-em", "--objective.tau", 2),
     )
     call(triviaqa, "evaluate", "--run-dir", root / "run", "--data", root / "dev", "--sweep", 1)
     call(triviaqa, "export", "--run-dir", root / "run", "--out", root / "exported")
     return root
-
-
-@pytest.fixture(scope="module")
-def torch_and_transformers():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they deprecate parts of themselves at import
-        torch = pytest.importorskip("torch")
-        import transformers
-
-        _ = transformers.AutoModelForQuestionAnswering
-    return torch, transformers
-
-
-def torch_logits(torch, model, head, batch):
-    """Start, end and selector logits of a batch, from what an exported folder holds."""
-    where = torch.from_numpy(np.asarray(batch["where"]))
-    with torch.no_grad():
-        out = model(
-            input_ids=torch.from_numpy(np.asarray(batch["token_ids"], np.int64)),
-            token_type_ids=torch.from_numpy(np.asarray(batch["token_type_ids"], np.int64)),
-            attention_mask=where.long(),
-            output_hidden_states=True,
-        )
-        hidden = out.hidden_states[-1].masked_fill(~where[..., None], -torch.inf)
-        weight, bias = head["qa_classifier.weight"], head["qa_classifier.bias"]
-        selector = hidden.amax(1) @ weight.T + bias
-    return out.start_logits.numpy(), out.end_logits.numpy(), selector.numpy()
-
-
-def best_span(window, start, end, max_answer_tokens):
-    """Score and text of the likeliest span of whole words in a window's document."""
-    first, last = window.context_start, window.context_start + len(window.offsets)
-    starts, ends = whole_words([window.text], [window.offsets])
-    found = [
-        (start[i] + end[j], window.span_text(i, j))
-        for i in range(first, last)
-        for j in range(i, min(i + max_answer_tokens, last))
-        if starts[i - first] and ends[j - first]
-    ]
-    return max(found)
-
-
-def compare(torch, transformers, run, folder, split, *, count, rows=16):
-    """Answers the first questions of a split in PyTorch and here.
-
-    Returns:
-        The number of questions, of windows, of equal texts, and the largest difference of a logit.
-    """
-    from safetensors.torch import load_file
-
-    model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-    head = load_file(folder / "selector.safetensors")
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    trained = Trained(SpanTask, run)
-    data = ReadingQuestions.open(split).first(count)
-    reader = jax.jit(lambda batch: nnx.merge(trained.model.graphdef, trained.params)(batch))
-    windows = [data.windows[i] for i in range(len(data.windows))]
-    windows.sort(key=lambda window: window.num_tokens)
-    assert theirs.get_vocab() == trained.model.tokenizer._tokenizer.get_vocab()
-    pad = trained.model.pad(data.windows, 1)
-    largest, scored = 0.0, {}
-    for begin in range(0, len(windows), rows):
-        part = windows[begin : begin + rows]
-        longest = -(-part[-1].num_tokens // 32) * 32
-        batch = pad([*part, *[None] * (rows - len(part))], longest)
-        reading = reader(batch)
-        start, end, selector = torch_logits(torch, model, head, batch)
-        context, partitions = batch["context"], np.asarray(reading.spans.log_partitions)
-        for mine, other, total in (
-            (reading.spans.start, start, partitions[:, :1]),
-            (reading.spans.end, end, partitions[:, 1:]),
-        ):
-            difference = np.abs(np.asarray(mine) + total - other)[context]
-            largest = max(largest, float(difference.max()))
-        difference = np.abs(np.asarray(reading.selector_logits) - selector)[: len(part)]
-        largest = max(largest, float(difference.max()))
-        for row, window in enumerate(part):
-            _, text = best_span(window, start[row], end[row], 10)
-            holds = float(selector[row, 1] - selector[row, 0])
-            scored.setdefault(window.id, []).append((holds, text))
-    texts = {id: max(found)[1] for id, found in scored.items()}
-    _, ours = trained.evaluate(data)
-    same = sum(ours[id].text == text for id, text in texts.items())
-    assert set(ours) == set(texts)
-    return len(texts), len(windows), same, largest
-
-
-def test_pytorch_gives_the_same_answers(root, torch_and_transformers):
-    run, exported = root / "run", root / "exported"
-    count, windows, same, largest = compare(
-        *torch_and_transformers, run, exported, root / "dev", count=None
-    )
-    assert (count, same) == (8, 8) and windows >= 8
-    assert largest <= 1e-4
 
 
 def test_the_folder_is_whole(root):
@@ -245,21 +128,25 @@ def test_the_card_tells_the_scores_of_chosen_questions_from_all(root, tmp_path):
     assert chosen["25.0"] is False and chosen["75.0"] is True
 
 
-def test_the_code_of_the_card_answers(root, torch_and_transformers, capsys):
+DOCUMENT = "Eve lives in Oslo and Bo lives in Rome. Ada ran."
+
+
+@pytest.mark.usefixtures("torch_bert")
+@pytest.mark.parametrize("question", ["Who lives in Rome?", "Who lives in Oslo?", "Who ran?"])
+def test_the_code_of_the_card_answers(root, capsys, question):
     card = (root / "exported" / "README.md").read_text()
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)
     trained = Trained(SpanTask, root / "run")
-    question, document = "Who lives in Rome?", "Eve lives in Oslo and Bo lives in Rome. Ada ran."
     for old, new in (
         ('folder = "."', f"folder = {str(root / 'exported')!r}"),
         ('question = "Who wrote it?"', f"question = {question!r}"),
-        ('document = "Nobody knows who wrote it."', f"document = {document!r}"),
+        ('document = "Nobody knows who wrote it."', f"document = {DOCUMENT!r}"),
     ):
         assert old in code
         code = code.replace(old, new)
     found = {}
     exec(code, found)
-    documents = (Document("mine", document),)
+    documents = (Document("mine", DOCUMENT),)
     example = ReadingExample("q", question, documents, aliases=(), golds=())
     windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
     assert len(windows) == 1
@@ -305,36 +192,6 @@ def test_the_folder_is_uploaded_when_it_is_whole(root, capsys, tmp_path, monkeyp
     assert (name, private) == ("me/reader", False)
     assert capsys.readouterr().out.splitlines()[-1] == "https://hub/me/reader"
     assert "\n# me/reader\n" in (tmp_path / "out" / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_a_reader_on_minilm_answers_real_questions_alike(
-    shared_dir, minilm_dir, torch_and_transformers, tmp_path
-):
-    data = shared_dir / "data" / "triviaqa"
-    # One step needs no more questions than the smaller of both files has.
-    qa_file = data / "qa" / "wikipedia-dev.json"
-    train(
-        tmp_path,
-        encoder=minilm_dir,
-        qa_file=(qa_file, qa_file),
-        evidence=data / "evidence",
-        windows=MINILM_WINDOWS,
-        buckets=(128,),
-        train_flags=[
-            *("--loop.num-steps", 1, "--loop.eval-every", 1, "--dev-questions", 1),
-            "objective:mml",
-        ],
-    )
-    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "exported")
-    count, windows, same, largest = compare(
-        *torch_and_transformers,
-        *(tmp_path / "run", tmp_path / "exported", tmp_path / "dev"),
-        count=EXPORTED_QUESTIONS,
-    )
-    print(f"{same} of {count} questions, {windows} windows, {largest:.1e}")
-    assert count == same == EXPORTED_QUESTIONS and windows > 20
-    assert largest <= 1e-4
 
 
 QUESTION, PAGE = "Who wrote it?", "alice bought a car in rome . " * 12
