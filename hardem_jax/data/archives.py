@@ -23,11 +23,8 @@ _DAMAGED = (
 
 
 def extract(archive: Path, folder: Path) -> None:
-    """Extracts all members of a tar or zip archive; its first bytes say what it is.
-
-    Raises:
-        InputError: it is no archive or damaged, or a member would be written outside of ``folder``.
-    """
+    """Extracts a tar or zip archive; `InputError` if it is damaged or a member would leave
+    ``folder``."""
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as members:

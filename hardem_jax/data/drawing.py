@@ -11,21 +11,9 @@ import numpy as np
 
 
 def fitting(id: str, count: int, room: int) -> np.ndarray:
-    """Which solutions of a question are in its row of a batch.
+    """Ascending indices of the solutions that are in a row with ``room`` for some of ``count``.
 
-    All of them, or the first, which First-only uses, and a fixed uniform sample of the others.
-
-    Args:
-        id: of the question.
-        count: |Z|.
-        room: how many a row holds, at least 1.
-
-    Returns:
-        ``[min(count, room)]`` int, ascending.
-
-    Example:
-        >>> fitting("q", 3, 4), fitting("q", 9, 4)
-        (array([0, 1, 2]), array([0, 2, 6, 7]))
+    All of them, or the first, which First-only uses, and a sample of the others fixed by the id.
     """
     if count <= room:
         return np.arange(count)
@@ -39,21 +27,6 @@ def draw_first(question: Any, solutions: str, seed: int) -> Any:
 
     Each is drawn with the same probability, which depends only on the seed and the question's id.
     No other objective notices the order, except where a batch holds only the beginning of Z.
-
-    Args:
-        question: with an ``id``, and perhaps ``log_weights`` ``[Z]`` and a ``true_equation``, an
-            index into Z or -1.
-        solutions: name of its field that holds Z, an array of Z rows.
-        seed: of the draw.
-
-    Example:
-        >>> from hardem_jax.queries.examples import QueryQuestion
-        >>> none = np.zeros((0, 2), np.int32)
-        >>> question = QueryQuestion("q", "Who?", "1-1", ("ann",), "execution", None, none,
-        ...     np.arange(45, dtype=np.int16).reshape(3, 15), 3, 3)
-        >>> drawn = [draw_first(question, "queries", seed) for seed in (0, 1)]
-        >>> [question.queries[:, 0].tolist() for question in drawn]
-        [[15, 0, 30], [0, 15, 30]]
     """
     rows: np.ndarray = getattr(question, solutions)
     if not len(rows):

@@ -26,11 +26,7 @@ from hardem_jax.locks import LOCK_FILE, locked
 
 
 def make_out(folder: Path) -> Path:
-    """Creates the folder that ``--out`` names, unless it is there, and returns it.
-
-    Raises:
-        InputError: it cannot be created, or is a file.
-    """
+    """Creates the folder that ``--out`` names, unless it is there, and returns it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -42,20 +38,12 @@ def make_out(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
-    """Creates a folder atomically: yields a folder to fill, which is renamed at the end.
+    """Yields ``<folder>.partial/new`` to fill, which becomes ``folder`` with checksums of all files
+    at the end.
 
-    The block writes to ``<folder>.partial/new``, which is removed after an error or an
-    interruption, and after a kill by the next call. Checksums of all files are recorded.
-
-    Args:
-        folder: the folder to create; it may exist if it is empty.
-        format: kind and version, which the block writes to ``meta.json``.
-        replace: whether to replace a complete folder of the same kind once the new one is
-            complete. Any other existing folder is left alone.
-
-    Raises:
-        InputError: ``folder`` exists, another process is writing it, or it cannot be written
-            (no permission, disk full, a name that is not UTF-8).
+    It is removed after an error, and after a kill by the next call. The block writes ``format``,
+    kind and version, to ``meta.json``; ``replace`` replaces a complete folder of the same kind once
+    the new one is complete.
     """
     check_unicode(str(folder), "folder")
     if os.path.islink(folder) or folder.name in ("", ".."):
@@ -74,22 +62,9 @@ def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[
 
 @contextlib.contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """Creates a file atomically: yields a path to write to, which is renamed at the end.
+    """Yields ``<file>.partial/new``, which becomes ``file`` at the end; see `new_folder`.
 
-    The path is ``<file>.partial/new``, which is removed after an error or an interruption, and
-    after a kill by the next call. Of a link, the file that it leads to is written.
-
-    Raises:
-        InputError: another process is writing the file, it is a pipe or a device, or it cannot be
-            written (no such folder, no permission, disk full).
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with new_file(Path(folder, "a.txt")) as partial:
-        ...         _ = partial.write_text("Rome")
-        ...     Path(folder, "a.txt").read_text()
-        'Rome'
+    Of a link, the file that it leads to is written.
     """
     if file.is_symlink():
         file = file.resolve()
@@ -126,9 +101,6 @@ def work_folder(folder: Path) -> Iterator[Path]:
 
     The block writes ``new`` in it and renames it to ``folder``. To replace an existing folder it
     first moves that to ``old``, which is moved back if the replacement is not completed.
-
-    Raises:
-        InputError: another process is using it, or it cannot be written.
     """
     work = folder.with_name(folder.name + ".partial")
     with writing(folder):
@@ -201,18 +173,10 @@ def read_meta(
     remedy: str = "prepare it again",
     verify: bool = True,
 ) -> dict[str, Any]:
-    """Reads ``meta.json`` of a folder that `new_folder` wrote.
+    """``meta.json`` of a folder that `new_folder` wrote; ``verify`` checks all its files, on all
+    cores.
 
-    Args:
-        folder: the folder.
-        format: the expected format.
-        what: description of the folder for messages.
-        remedy: what to do about a folder of another format, for messages.
-        verify: whether to verify the checksums of all files, on all cores.
-
-    Raises:
-        InputError: the folder is missing or has another format, or a file is missing or
-            damaged.
+    ``what`` describes the folder in messages, ``remedy`` what to do about one of another format.
     """
     # A folder without checksums may have an older format, which is then what to report.
     if verify and has_checksums(folder):
@@ -239,11 +203,7 @@ def file_digest(file: Path) -> str:
 
 
 def read_json(file: Path) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-        InputError: the file is missing or not valid JSON.
-    """
+    """Reads a JSON file; `InputError` if it is missing or not JSON."""
     try:
         return json.loads(file.read_text("utf-8"))
     except OSError as error:
@@ -253,11 +213,7 @@ def read_json(file: Path) -> Any:
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Writes ``content`` as indented JSON with sorted keys.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Writes ``content`` as indented JSON with sorted keys."""
     write_text(file, json_text(content))
 
 
@@ -267,11 +223,7 @@ def json_text(content: Any) -> str:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Writes a UTF-8 text file.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Writes a UTF-8 text file."""
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -279,17 +231,8 @@ def write_text(file: Path, text: str) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Checks that a file can be written, without creating it; call it before hours of work.
-
-    Raises:
-        InputError: ``file`` is a folder, its folder is missing, or either is not writable.
-
-    Example:
-        >>> check_writable(Path("none/report.json"))
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: none/report.json: cannot be written, its folder does not exist
-    """
+    """Raises `InputError` if a file cannot be written, without creating it, before hours of
+    work."""
     try:
         if file.is_dir():
             raise InputError(f"{file}: expected the name of a file, found a folder")
@@ -308,11 +251,7 @@ def check_writable(file: Path) -> None:
 
 
 def load_array(file: Path) -> np.ndarray:
-    """Memory-maps a ``.npy`` file.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Memory-maps a ``.npy`` file."""
     try:
         # A plain array over the mapped file, because slicing np.memmap is slower.
         return np.asarray(np.load(file, mmap_mode="r"))

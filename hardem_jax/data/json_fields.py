@@ -19,33 +19,13 @@ _KINDS |= {list: "a list", dict: "an object", type(None): "null"}
 
 
 def json_type(value: object) -> str:
-    """Returns the JSON name of the type of `value`, for messages.
-
-    Example:
-        >>> json_type([1, 2]), json_type(None)
-        ('a list', 'null')
-    """
+    """The JSON name of the type of `value`, for messages."""
     return _KINDS.get(type(value), type(value).__name__)
 
 
 def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) -> T | None:
-    """Returns `record[key]`, checked to be of `kind`; None if it is absent or null.
-
-    Args:
-        kind: str, int, list or dict.
-        place: file and item, at the start of the message.
-
-    Raises:
-        InputError: the value has another type, or is a string that UTF-8 cannot encode.
-
-    Example:
-        >>> get_field({"answer_start": 3}, "answer_start", int, "dev.json: item 0")
-        3
-        >>> get_field({"id": ["a"]}, "id", str, "dev.json: item 0")
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: dev.json: item 0: expected 'id' to be a string, found a list
-    """
+    """`record[key]`, checked to be of `kind`; None if absent or null. `place` begins the
+    message."""
     value = record.get(key)
     if value is None:
         return None
@@ -53,16 +33,10 @@ def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) ->
 
 
 def check_kind(value: object, kind: type[T], expected: str) -> T:
-    """Returns `value` if it is of `kind`; booleans are not integers, and 22.0 is 22.
+    """`value` if it is of `kind`; booleans are not integers, and 22.0 is 22: pandas writes integers
+    so where one is missing.
 
-    pandas writes a column of integers as numbers with a point where one is missing.
-
-    Args:
-        expected: the message up to the name of `kind`: "dev.json: item 0: expected 'id' to be".
-
-    Raises:
-        InputError: it has another type, or is a string with half a surrogate pair (a damaged
-            `\\uXXXX` escape), which no tokeniser accepts.
+    `expected` is the message up to the name of `kind`: "dev.json: item 0: expected 'id' to be".
     """
     if kind is int and isinstance(value, float) and value.is_integer():
         return check_kind(int(value), kind, expected)
@@ -78,45 +52,21 @@ def check_kind(value: object, kind: type[T], expected: str) -> T:
 
 
 def get_strings(record: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
-    """Returns the list of strings under `key`; empty if it is absent or null.
-
-    Raises:
-        InputError: it is not a list, or an element is not a string.
-
-    Example:
-        >>> get_strings({"Aliases": ["Rome", "Roma"]}, "Aliases", "qa.json: item 0")
-        ('Rome', 'Roma')
-    """
+    """The list of strings under `key`; empty if it is absent or null."""
     values = get_field(record, key, list, place) or []
     expected = f"{place}: expected each element of {key!r} to be"
     return tuple(check_kind(value, str, expected) for value in values)
 
 
 def get_objects(record: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
-    """Returns the list of objects under `key`; empty if it is absent or null.
-
-    Raises:
-        InputError: it is not a list, or an element is not an object.
-
-    Example:
-        >>> get_objects({"output": [{"answer": "Rome"}]}, "output", "qa.jsonl: line 1")
-        [{'answer': 'Rome'}]
-    """
+    """The list of objects under `key`; empty if it is absent or null."""
     values = get_field(record, key, list, place) or []
     expected = f"{place}: expected each element of {key!r} to be"
     return [check_kind(value, dict, expected) for value in values]
 
 
 def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:
-    """Returns the id under `key`, a string or an integer, as a string; None if absent or blank.
-
-    Raises:
-        InputError: it has another type.
-
-    Example:
-        >>> get_id({"id": 17}, "id", "qa.jsonl: line 1")
-        '17'
-    """
+    """The id under `key`, a string or an integer, as a string; None if absent or blank."""
     value = record.get(key)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -124,10 +74,5 @@ def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:
 
 
 def distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns the non-blank texts without duplicates, in order of first occurrence.
-
-    Example:
-        >>> distinct(["Rome", "", "Roma", "Rome"])
-        ('Rome', 'Roma')
-    """
+    """The non-blank texts without duplicates, in order of first occurrence."""
     return tuple(dict.fromkeys(text for text in texts if text.strip()))

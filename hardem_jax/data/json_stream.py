@@ -1,7 +1,6 @@
-"""Streaming readers for JSON files, with actionable errors.
+"""Streaming readers for JSON and text files, also ``.gz``, with one item in memory at a time.
 
-Functions take a path (`.gz` is decompressed on the fly), hold one item in memory at a time, and
-raise a one-line `InputError` that names the file and the location.
+Every error is an `InputError` that names the file and the place.
 """
 
 from __future__ import annotations
@@ -42,12 +41,9 @@ _DEEPER = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
 
 
 def json_events(path: PathLike) -> Iterator[tuple[str, str, Any]]:
-    """Yields ijson's events of a file: (the keys that lead there, joined by dots, event, value).
+    """ijson's events of a file: (the keys that lead there, joined by dots, event, value).
 
-    Raises:
-        InputError: as `open_bytes`.
-        ijson.JSONError: the JSON is broken, truncated or nested too deep.
-        UnicodeDecodeError: a text is not UTF-8, or has half a surrogate pair.
+    Raises ijson's own errors, which `json_errors` turns into `InputError`.
     """
     depth = 0
     with open_bytes(path) as stream:
@@ -76,12 +72,8 @@ class _Checked:
 
 @contextmanager
 def json_errors(path: PathLike, read: Callable[[], str]) -> Iterator[None]:
-    """Turns the parser's errors into `InputError`.
-
-    Args:
-        path: the file being parsed.
-        read: returns what was read so far, such as "3 entries".
-    """
+    """Turns the parser's errors into `InputError`; `read` says what was read so far: "3
+    entries"."""
     try:
         yield
     except (ijson.JSONError, UnicodeDecodeError) as error:
@@ -101,11 +93,7 @@ def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
 
 @contextmanager
 def open_bytes(path: PathLike) -> Iterator[ByteStream]:
-    """Opens a file after its byte order mark, decompressing `.gz`.
-
-    Raises:
-        InputError: it does not exist, is a folder, or cannot be opened.
-    """
+    """Opens a file after its byte order mark, decompressing `.gz`."""
     path = Path(path)
     if os.path.isdir(path):  # pathlib's own raises on an over-long name
         raise InputError(f"{path}: expected a file, found a folder")
@@ -131,21 +119,13 @@ def _reading(path: PathLike) -> Iterator[None]:
 
 
 def _read(stream: ByteStream, path: PathLike, size: int = -1) -> bytes:
-    """Reads from an open file.
-
-    Raises:
-        InputError: the disk or the compression is damaged.
-    """
+    """Reads from an open file; `InputError` if the disk or the compression is damaged."""
     with _reading(path):
         return stream.read(size)
 
 
 def read_text(path: PathLike) -> str:
-    """Reads a text file, keeping line ends and dropping a byte order mark.
-
-    Raises:
-        InputError: as `open_bytes`, or a byte is not UTF-8.
-    """
+    """Reads a text file, keeping line ends and dropping a byte order mark."""
     with open_bytes(path) as stream:
         data = _read(stream, path)
     try:
@@ -155,11 +135,7 @@ def read_text(path: PathLike) -> str:
 
 
 def iter_lines(path: PathLike) -> Iterator[tuple[int, str]]:
-    """Yields (number from 1, line with its end) of a text file.
-
-    Raises:
-        InputError: as `open_bytes`, or a line is not UTF-8.
-    """
+    """Yields (number from 1, line with its end) of a text file."""
     offset = 0
     with open_bytes(path) as stream, _reading(path):
         for number, line in enumerate(stream, start=1):
@@ -186,19 +162,7 @@ def long_csv_fields() -> Iterator[None]:
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (index, object) for the list under the top-level `key` of one large JSON object.
 
-    The file is streamed. Items before a defect are yielded before it raises.
-
-    Raises:
-        InputError: as `open_bytes`; broken or truncated JSON; no list under `key`; an
-            item that is not an object.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "qa.json")
-        ...     _ = file.write_text('{"Data": [{"Question": "Why?"}], "Version": 1.0}')
-        ...     list(iter_json_items(file, "Data"))
-        [(0, {'Question': 'Why?'})]
+    Items before a defect are yielded before it raises.
     """
     count = 0
     try:
@@ -218,17 +182,9 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
 
 
 def first_list(path: PathLike) -> str:
-    """The keys, joined by dots, that lead to the first list in the first JSON value of a file.
+    """The keys, joined by dots, that lead to the first list in a file, which tells layouts apart.
 
-    It tells layouts apart. "" if there is none, the value is a list itself, or it is broken.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "qa.json")
-        ...     _ = file.write_text('{"version": "1.1", "data": [{"id": "a", "answers": []}]}')
-        ...     first_list(file)
-        'data'
+    "" if there is none, the value is a list itself, or it is broken.
     """
     try:
         for keys, event, _ in json_events(path):
@@ -274,20 +230,8 @@ def _require_list(path: PathLike, key: str) -> None:
 def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (key, object) for every entry of one large JSON object whose values are objects.
 
-    The file is streamed. Entries before a defect are yielded before it raises, except the last
-    one, because the parser yields an entry only when it reaches the next key.
-
-    Raises:
-        InputError: as `open_bytes`; broken or truncated JSON; no top-level object; a value
-            that is not an object.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "drop.json")
-        ...     _ = file.write_text('{"nfl_1": {"passage": "..."}, "nfl_2": {}}')
-        ...     list(iter_json_entries(file))
-        [('nfl_1', {'passage': '...'}), ('nfl_2', {})]
+    Entries before a defect are yielded before it raises, except the last one, because the parser
+    yields an entry only when it reaches the next key.
     """
     count = 0
     with json_errors(path, lambda: f"{count} entries"):
@@ -301,38 +245,15 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_json_object(path: PathLike) -> dict[str, Any]:
-    """Reads a small file that holds one JSON object.
-
-    Raises:
-        InputError: as `open_bytes`, or the file is not UTF-8, not JSON, or not an object.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "config.json")
-        ...     _ = file.write_text('{"model_type": "bert"}')
-        ...     read_json_object(file)
-        {'model_type': 'bert'}
-    """
+    """Reads a small file that holds one JSON object."""
     return _parse(read_text(path), str(path), _PYTHON)
 
 
 def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yields (number from 1, place, object) for a JSON list or for a file of JSON lines.
 
-    Objects are counted, not lines, so that both layouts give the same numbers. Neither may hold
-    NaN or Infinity, which JSON lacks.
-
-    Raises:
-        InputError: as `iter_json_lines`, or the file is empty, or a number is NaN or infinite.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "qa.json")
-        ...     _ = file.write_text('[{"id": "a"}, {"id": "b"}]')
-        ...     [(number, record) for number, _, record in iter_json_records(file)]
-        [(1, {'id': 'a'}), (2, {'id': 'b'})]
+    Objects are counted, not lines, so that both layouts give the same numbers. Neither may hold NaN
+    or Infinity, which JSON lacks.
     """
     if _first_character(path) != b"[":
         for number, (line, record) in enumerate(_json_lines(path, _STRICT), start=1):
@@ -360,17 +281,6 @@ def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line number from 1, object) for a file with one JSON object per line.
 
     Blank lines are skipped. NaN and Infinity are read, as Python writes them.
-
-    Raises:
-        InputError: as `open_bytes`, or a line is not UTF-8, not JSON, or not an object.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "qa.jsonl")
-        ...     _ = file.write_text('{"id": "a"}\\n\\n{"id": "b"}\\n')
-        ...     list(iter_json_lines(file))
-        [(1, {'id': 'a'}), (3, {'id': 'b'})]
     """
     return _json_lines(path, _PYTHON)
 

@@ -30,19 +30,8 @@ def map_in_order(
 ) -> Iterator[R]:
     """Yields ``function(item)`` for every item, in order; a bounded number waits for the slowest.
 
-    Args:
-        function: can be pickled if there are several processes; each gets it once.
-        items: consumed a few chunks ahead of the results.
-        processes: None or 1 for this one. Workers are spawned, so a script that calls this needs an
-            ``if __name__ == "__main__"`` guard.
-        chunk_size: items sent to a process at a time.
-
-    Raises:
-        InputError: ``processes`` is less than 1.
-
-    Example:
-        >>> list(map_in_order(abs, [-1, 2, -3]))
-        [1, 2, 3]
+    ``processes`` are spawned (None or 1: this one), so ``function`` must be picklable; each gets it
+    once, and ``chunk_size`` items at a time.
     """
     if processes is not None and processes < 1:
         raise InputError(f"--processes: expected at least 1, found {processes}")

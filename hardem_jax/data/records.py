@@ -23,19 +23,9 @@ _LEFT_OUT = "left_out.json"
 class Codec(Generic[T]):
     """How a dataclass becomes bytes: msgpack, with arrays in their own binary form.
 
-    Attributes:
-        type: the dataclass; fields other than ``arrays`` must be what msgpack can hold.
-        arrays: field -> (little-endian dtype, shape with one -1). One that is None is not stored.
-        sizes: record -> (tokens, solutions), which plan batches before any record is read.
-
-    Example:
-        >>> @dataclasses.dataclass
-        ... class Row:
-        ...     name: str
-        ...     ids: np.ndarray
-        >>> rows = Codec(Row, {"ids": ("<i4", (-1,))}, sizes=lambda row: (len(row.ids), 0))
-        >>> rows.decode(rows.encode(Row("a", np.array([3, 4]))))
-        Row(name='a', ids=array([3, 4], dtype=int32))
+    ``arrays`` maps a field to its little-endian dtype and shape with one -1; one that is None is
+    not stored. ``sizes`` gives (tokens, solutions) of a record, which plan batches before any is
+    read.
     """
 
     type: type[T]
@@ -62,11 +52,7 @@ class Codec(Generic[T]):
 
 
 class RecordWriter(Generic[T]):
-    """Appends to ``<stem>.array_record``, and on closing writes ``<stem>.sizes.npy``.
-
-    Attributes:
-        num_records: written so far.
-    """
+    """Appends to ``<stem>.array_record``, and on closing writes ``<stem>.sizes.npy``."""
 
     def __init__(self, stem: Path, codec: Codec[T]):
         self._stem, self._codec = stem, codec
@@ -98,11 +84,7 @@ class RecordWriter(Generic[T]):
         self._sizes.append(sizes)
 
     def close(self) -> None:
-        """Completes the files.
-
-        Raises:
-            InputError: they cannot be written; ArrayRecord reports a full disk here.
-        """
+        """Completes the files; ArrayRecord reports a full disk here."""
         try:
             self._writer.close()
         except RuntimeError as error:
@@ -111,14 +93,8 @@ class RecordWriter(Generic[T]):
 
 
 class RecordSource(Sequence[T]):
-    """Records of a file that `RecordWriter` wrote, by index.
-
-    Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each record.
-
-    Raises:
-        InputError: a file is missing or damaged.
-    """
+    """Records that `RecordWriter` wrote, by index; ``sizes`` are its tokens and solutions, ``[N,
+    2]`` int32."""
 
     def __init__(self, stem: Path, codec: Codec[T]):
         self.sizes: np.ndarray = load_array(Path(f"{stem}.sizes.npy"))
@@ -142,23 +118,15 @@ class RecordSource(Sequence[T]):
 
 
 def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[str]) -> None:
-    """Writes ``left_out.json``, for `read_left_out`.
-
-    Args:
-        folder: of the split.
-        exclusions: what reader and preparation left out.
-        kept: ids of the questions of the split. One that occurs again in the file is there.
-    """
+    """Writes ``left_out.json``, for `read_left_out`; ``kept`` are the ids of the split's
+    questions."""
     write_json(folder / _LEFT_OUT, reasons(exclusions.left_out, kept))
 
 
 def read_left_out(folder: Path) -> dict[str, str]:
     """Id and reason of every question of the source file that is not in its prepared split.
 
-    An official metric counts these questions, too. One without an id has its place in the file.
-
-    Raises:
-        InputError: the file is missing or damaged.
+    An official metric counts these, too. One without an id has its place in the file.
     """
     return read_json(folder / _LEFT_OUT)
 

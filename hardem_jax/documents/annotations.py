@@ -16,20 +16,10 @@ NO_PLACE = "no annotated place of the answer"
 def annotated_mentions(
     examples: Iterable[ReadingExample], *, skips: ExclusionCounts, choices: Collection[str] = ()
 ) -> Iterator[ReadingExample]:
-    """The examples with their annotated mention, shrunk to whole words, as all of Z.
+    """The examples with their annotated mention, shrunk to whole words, as all of Z; others are
+    skipped.
 
-    Args:
-        examples: from a reader.
-        skips: counts the examples left out, those without an annotated mention.
-        choices: see `hardem_jax.documents.windows.WindowConfig`. An answer that is one of them
-            has no place in a document, and stays.
-
-    Example:
-        >>> from hardem_jax.documents.examples import Document
-        >>> document = Document("Rome#0", "Rome, or Roma: Rome!")
-        >>> example = ReadingExample("q", "Which?", (document,), ("Rome",), ("Rome",), (0, 15, 20))
-        >>> [found.mentions for found in annotated_mentions([example], skips=ExclusionCounts())]
-        [((0, 15, 19),)]
+    An answer that is one of the choices (`WindowConfig`) has no place in a document, and stays.
     """
     offered = {choice.lower() for choice in choices}
     for example in examples:

@@ -22,13 +22,8 @@ Array = jax.Array
 
 
 def selector_loss_sum(logits: Array, holds: Array, batch: Mapping[str, Array]) -> Array:
-    """Cross-entropy of a selector, summed over the real rows of a batch.
-
-    Args:
-        logits: ``[R, 2]``; class 1 says that the window holds the answer.
-        holds: ``[R]`` bool, whether it does.
-        batch: has ``row_where``.
-    """
+    """Cross-entropy of a selector ``[R, 2]``, class 1 of which ``holds`` the answer, summed over
+    real rows."""
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, holds.astype(jnp.int32))
     return jnp.sum(losses, where=batch["row_where"])
 

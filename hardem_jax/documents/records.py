@@ -15,18 +15,7 @@ from hardem_jax.words import split_words
 
 
 def reading_record(example: ReadingExample) -> Record:
-    """The record of an example that brings its Z as ``mentions``.
-
-    Raises:
-        ValueError: ``mentions`` is None, or ``all_required`` is set, which a record does not hold.
-
-    Example:
-        >>> document = Document("Rome#0", "Rome is old.")
-        >>> example = ReadingExample("q", "Which?", (document,), ("Rome",), ("Rome",),
-        ...     mentions=((0, 0, 4),))
-        >>> to_reading_example(reading_record(example)) == example
-        True
-    """
+    """The record of an example that brings its Z as ``mentions``."""
     if example.mentions is None:
         raise ValueError(f"{example.id}: expected mentions, found None")
     if example.all_required:
@@ -75,14 +64,7 @@ RECORDS = RecordKind(
 
 
 def with_mentions(example: ReadingExample) -> ReadingExample:
-    """The example with every mention of an alias in every document as its ``mentions``.
-
-    Example:
-        >>> from hardem_jax.documents.examples import Document
-        >>> documents = (Document("a", "Rome is old."), Document("b", "Old Rome, new Rome"))
-        >>> with_mentions(ReadingExample("q", "?", documents, ("rome",), ("rome",))).mentions
-        ((0, 0, 4), (1, 4, 8), (1, 14, 18))
-    """
+    """The example with every mention of an alias in every document as its ``mentions``."""
     matcher = AliasMatcher(example.aliases)
     found = tuple(
         (index, start, end)

@@ -343,16 +343,7 @@ def _split_aliases(
 def _choice_tokens(
     choices: Sequence[str], encoded: Encoding, chosen: Collection[tuple[str, ...]]
 ) -> np.ndarray:
-    """``[Z, 2]`` int32, first and last token of the choices with one of these forms.
-
-    Args:
-        choices: the words.
-        encoded: their tokens, one choice after the other with a blank between them.
-        chosen: forms of those to find.
-
-    Raises:
-        InputError: the tokenizer drops a choice.
-    """
+    """``[Z, 2]`` int32, first and last token of the choices whose forms are ``chosen``."""
     own, start = [np.zeros((0, 2), np.int32)], 0
     for choice in choices:
         tokens = _to_tokens(encoded, np.array([[start, start + len(choice)]]))

@@ -55,19 +55,8 @@ class EquationInput:
 class TaggerInputs(Sequence[EquationInput]):
     """Questions as inputs of the tagger, by index. All texts are tokenised at once.
 
-    Args:
-        questions: see `data.solve`, all with the same number of special numbers.
-        tokenizer: of the encoder.
-        max_tokens: longer inputs are cut at the end of the passage.
-        max_question_tokens: longer questions are cut.
-
-    Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each.
-        num_numbers: M, the most numbers of any text.
-
-    Raises:
-        InputError: there are no questions, no room for a passage, or counts in some Z, which
-            the tagger cannot express.
+    ``sizes`` ``[N, 2]`` int32 are tokens and solutions of each, ``num_numbers`` M the most numbers
+    of any text. Longer inputs are cut at the end of the passage.
     """
 
     def __init__(
@@ -122,24 +111,8 @@ def pad_inputs(
     num_solutions: int,
     pad_id: int,
 ) -> Arrays:
-    """A batch of the given inputs; None is a row of padding.
-
-    Args:
-        inputs: R of them.
-        num_tokens: T, at least the longest input.
-        num_numbers: M, at least the most numbers.
-        num_special: S.
-        num_solutions: Z; of more equations, a row holds those that are `fitting`.
-        pad_id: of the tokenizer.
-
-    Example:
-        >>> row = EquationInput("q", np.array([2, 7, 3, 8, 3]), 3, np.array([3]), np.array([0, 1]),
-        ...     np.array([[1, 1, -1, 0]]), -1)
-        >>> batch = pad_inputs([row, None], 6, num_numbers=2, num_special=1, num_solutions=1,
-        ...     pad_id=0)
-        >>> batch["kinds"].tolist(), batch["solutions_where"].tolist()
-        ([[0, 1, -1], [-1, -1, -1]], [[True], [False]])
-    """
+    """A batch of R inputs, None for padding; of more than Z equations, a row holds those that are
+    `fitting`."""
     rows = len(inputs)
     batch: Arrays = {
         "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
@@ -162,13 +135,7 @@ def pad_inputs(
 
 
 def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Arrays:
-    """The part of a batch that does not depend on the model: kinds, Z, ids.
-
-    Args:
-        inputs: R objects with ``id``, ``kinds``, ``equations`` and ``true_equation``, or None.
-        num_slots: N.
-        num_solutions: Z; of more equations, a row holds those that are `fitting`.
-    """
+    """The part of a batch that does not depend on the model: kinds, Z, ids."""
     rows = len(inputs)
     batch: Arrays = {
         "kinds": np.full((rows, num_slots), -1, np.int32),
@@ -193,12 +160,8 @@ def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Array
 def drop_cut_numbers(
     question: NumericQuestion, kept: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Kinds, equations and the true equation's index when only some numbers of the text remain.
-
-    Args:
-        question: with M numbers in its text.
-        kept: ``[M]`` bool.
-    """
+    """Kinds, equations and the true equation's index when only ``kept`` ``[M]`` numbers of the text
+    remain."""
     slots = np.append(np.concatenate([np.ones(len(question.kinds) - len(kept), bool), kept]), True)
     n1, o1, n2, _ = question.equations.T
     # Slot -1, of lone numbers, is the True at the end; a count's first column is not a slot.

@@ -87,11 +87,7 @@ class NumericQuestions(Questions):
 
 @dataclasses.dataclass(frozen=True)
 class TaggerModel(EncoderModel):
-    """A tagger of numbers on a pretrained encoder, see `TaggerConfig`.
-
-    Attributes:
-        rules: Z_tot; every question has its special numbers.
-    """
+    """A tagger of numbers on a pretrained encoder, see `TaggerConfig`."""
 
     config: TaggerConfig
     rules: EquationRules

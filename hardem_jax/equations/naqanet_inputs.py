@@ -82,12 +82,7 @@ class WordInput:
 
 
 def read_texts(questions: Iterable[NumericQuestion], config: WordConfig) -> Iterator[Words]:
-    """Every distinct passage and every question, as far as they are read, to count words in.
-
-    Args:
-        questions: of the training split.
-        config: where texts are cut.
-    """
+    """Every distinct passage and every question, as far as they are read, to count words in."""
     passages: set[str] = set()
     for question in questions:
         if question.passage not in passages:
@@ -99,20 +94,8 @@ def read_texts(questions: Iterable[NumericQuestion], config: WordConfig) -> Iter
 class WordInputs(Sequence[WordInput]):
     """Questions as words and characters, by index; a passage with several questions is held once.
 
-    Args:
-        questions: see `hardem_jax.data.solve`, with numbers of the passage only.
-        words: word vocabulary.
-        characters: character vocabulary.
-        config: where texts and words are cut.
-
-    Attributes:
-        sizes: ``[N, 2]`` int32, words of the passage and solutions of each.
-        num_numbers: M, the most numbers of any passage.
-        num_question_words: Q, the length of the longest question.
-        num_characters: C.
-
-    Raises:
-        InputError: there are no questions, or one has special numbers or numbers of the question.
+    ``sizes`` ``[N, 2]`` int32 are words of the passage and solutions of each, ``num_numbers`` M the
+    most numbers of any passage, ``num_question_words`` Q the length of the longest question.
     """
 
     def __init__(
@@ -189,27 +172,8 @@ def pad_word_inputs(
     num_numbers: int,
     num_solutions: int,
 ) -> Arrays:
-    """A batch of the given inputs; None is a row of padding.
-
-    Args:
-        inputs: R of them.
-        num_passage_words: P, at least the longest passage.
-        num_question_words: Q, at least the longest question.
-        num_characters: C of the inputs.
-        num_numbers: M, at least the most numbers.
-        num_solutions: Z; of more equations, a row holds those that are `fitting`.
-
-    Example:
-        >>> ids, chars = np.array([2, 5, 3]), np.ones((3, 4), np.int32)
-        >>> row = WordInput("q", ids, chars, ids[:1], chars[:1], np.array([1]), np.array([1]),
-        ...     np.array([[0, 1, -1, 0]]), -1)
-        >>> batch = pad_word_inputs([row, None], 4, num_question_words=2, num_characters=4,
-        ...     num_numbers=2, num_solutions=1)
-        >>> batch["passage_words"].tolist(), batch["numbers_where"].tolist()
-        ([[2, 5, 3, 0], [0, 0, 0, 0]], [[True, False], [False, False]])
-        >>> batch["question_chars"].shape, batch["kinds"].tolist()
-        ((2, 2, 4), [[1, -1], [-1, -1]])
-    """
+    """A batch of R inputs, None for padding; of more than Z equations, a row holds those that are
+    `fitting`."""
     rows = len(inputs)
     batch: Arrays = {
         "number_tokens": np.zeros((rows, num_numbers), np.int32),

@@ -24,22 +24,8 @@ LAYER_NORM_EPS = 1e-5
 
 
 def sinusoidal_positions(length: int, size: int) -> jax.Array:
-    r"""Fixed position vectors (Vaswani et al., 2017, 3.5), sines first, then cosines.
-
-    .. math:: \sin(t \, 10^{-4 i / (D/2 - 1)}), \quad \cos(t \, 10^{-4 i / (D/2 - 1)}),
-        \quad i = 0, \dots, D/2 - 1
-
-    Args:
-        length: number of positions T.
-        size: width D, even and at least 4.
-
-    Returns:
-        [T, D] float32.
-
-    Example:
-        >>> sinusoidal_positions(2, 4).round(4).tolist()[0]
-        [0.0, 0.0, 1.0, 1.0]
-    """
+    """``[T, D]`` float32 position vectors (Vaswani et al., 2017, 3.5), sines first, then
+    cosines."""
     half = size // 2
     rates = jnp.exp(jnp.arange(half, dtype=jnp.float32) * (-math.log(1e4) / (half - 1)))
     angles = jnp.arange(length, dtype=jnp.float32)[:, None] * rates[None, :]
@@ -47,16 +33,10 @@ def sinusoidal_positions(length: int, size: int) -> jax.Array:
 
 
 def add_sublayer(x: jax.Array, y: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """`x + y`, the sublayer's output `y` left out at random: stochastic depth (Huang et al., 2016).
+    """`x + y`, where `y` is left out for the whole batch with probability `rate` (Huang et al.,
+    2016).
 
-    Args:
-        x, y: arrays of one shape.
-        rate: probability that `y` is left out, for the whole batch at once.
-        key: a `jax.random` key; `None` (no training) adds the expectation `(1 - rate) * y`.
-
-    Example:
-        >>> add_sublayer(jnp.ones(2), jnp.ones(2), 0.25, None).tolist()
-        [1.75, 1.75]
+    Without a key (no training) the expectation `(1 - rate) * y` is added.
     """
     if key is None:
         return x + (1 - rate) * y
@@ -148,22 +128,8 @@ class EncoderBlock(nnx.Module):
 class QANetEncoder(nnx.Module):
     """A stack of `EncoderBlock`s, run by `jax.lax.scan`: compile time independent of depth.
 
-    Args:
-        size: width D of input and output, even and a multiple of `num_heads`.
-        num_blocks: blocks in the stack; their parameters have a leading axis of this size.
-        num_convs: convolutions in each block.
-        width: words that a convolution sees.
-        dropout: on the input and the output of each sublayer and inside the feed-forward one.
-        layer_dropout: probability with which the last sublayer of a block is left out.
-        rngs: source of the initial parameters (stream `params`).
-        dtype: of activations and products; parameters, norms and softmax are in float32.
-        remat: recompute each block in the backward pass instead of storing its activations.
-
-    Example:
-        >>> encoder = QANetEncoder(8, num_blocks=2, num_convs=2, width=5, num_heads=2,
-        ...     dropout=0.1, layer_dropout=0.1, rngs=nnx.Rngs(0))
-        >>> encoder(jnp.ones((1, 4, 8)), jnp.array([[True, True, True, False]])).shape
-        (1, 4, 8)
+    Parameters have a leading axis of ``num_blocks``; activations and products are of ``dtype``;
+    ``remat`` recomputes each block in the backward pass instead of storing its activations.
     """
 
     def __init__(
@@ -200,10 +166,7 @@ class QANetEncoder(nnx.Module):
         self.remat = remat
 
     def __call__(self, x: jax.Array, where: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """[B, T, D], true words [B, T], dropout key or `None` -> [B, T, D].
-
-        Outputs at padding are finite but mean nothing.
-        """
+        """[B, T, D], true words [B, T], dropout key or `None` -> [B, T, D]; anything at padding."""
         graphdef, params = nnx.split(self.blocks)
 
         def body(x, block):

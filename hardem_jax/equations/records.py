@@ -15,18 +15,7 @@ from hardem_jax.equations.solve import NO_EQUATION, numeric_question
 
 
 def numeric_record(question: NumericQuestion) -> Record:
-    """The record of a question on numbers.
-
-    Example:
-        >>> from hardem_jax.equations.examples import NumericExample
-        >>> from hardem_jax.equations.solve import numeric_question
-        >>> from hardem_jax.equations.solutions.enumeration import EquationRules
-        >>> from hardem_jax.equations.solutions.numbers import NumberConfig
-        >>> example = NumericExample("q", "p", "41 yards, then 38.", "How many more?", 3.0, ())
-        >>> record = numeric_record(numeric_question(example, NumberConfig(), EquationRules()))
-        >>> to_numeric_question(record).equations.tolist()
-        [[10, 1, 11, 2]]
-    """
+    """The record of a question on numbers."""
     return {
         "id": question.id,
         "passage_id": question.passage_id,

@@ -21,13 +21,7 @@ NO_EQUATION = "no equation gives the answer"
 def numeric_question(
     example: NumericExample, numbers: NumberConfig, rules: EquationRules
 ) -> NumericQuestion:
-    """Find the numbers of an example and its Z, which is empty if it has no answer.
-
-    Example:
-        >>> example = NumericExample("q", "p", "41 yards, then 38.", "How many more?", 3.0, ())
-        >>> numeric_question(example, NumberConfig(), EquationRules()).equations.tolist()
-        [[10, 1, 11, 2]]
-    """
+    """The numbers of an example and its Z, which is empty if it has no answer."""
     of_passage = _numbers_of_passage(example.passage, numbers)
     of_question = find_numbers(example.question, numbers) if rules.question_numbers else []
     table = number_table(of_passage, of_question, rules.special)

@@ -18,21 +18,8 @@ _END_OF_SENTENCE = re.compile(r"[.!?]\s+|\n")
 
 
 def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
-    """Yields the sentence that each number of an equation comes from, with the number in brackets.
-
-    Args:
-        equation: ``[4]`` integers.
-        question: the question whose number slots the equation refers to.
-
-    Example:
-        >>> from hardem_jax.equations.examples import NumericExample
-        >>> from hardem_jax.equations.solve import numeric_question
-        >>> from hardem_jax.equations.solutions.rules import EquationRules
-        >>> example = NumericExample("q", "p", "They met. He ran 41 yards. Then?", "?", None, ())
-        >>> question = numeric_question(example, NumberConfig(), EquationRules())
-        >>> list(mentions(np.array([2, 1, 10, 1]), question))
-        ['{3} is one of the special numbers', 'He ran [41] yards.']
-    """
+    """Yields the sentence that each number of an equation comes from, with the number in
+    brackets."""
     n1, o1, n2, _ = (int(x) for x in equation)
     num_special = len(question.values) - len(question.spans)
     for slot in () if o1 == COUNT else sorted({n1, n2} - {-1}):
@@ -49,22 +36,8 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
 
 
 def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig) -> Iterator[str]:
-    """Yields warnings about parts of a question that the model does not see.
-
-    Args:
-        question: the original question.
-        kinds: ``[N]`` integers, the kind of each number in the model's input; -1 if truncated.
-        numbers: what counts as a number.
-
-    Example:
-        >>> from hardem_jax.equations.examples import NumericExample
-        >>> from hardem_jax.equations.solve import numeric_question
-        >>> from hardem_jax.equations.solutions.rules import EquationRules
-        >>> example = NumericExample("q", "p", "38 of 41", "How many?", None, ())
-        >>> question = numeric_question(example, NumberConfig(), EquationRules())
-        >>> list(left_out(question, np.append(question.kinds[:-1], -1), NumberConfig()))
-        ['text too long for the model; 1 number left out']
-    """
+    """Yields warnings about parts of a question that the model does not see; ``kinds`` are those of
+    its input."""
     cut = int(np.count_nonzero(kinds < 0))
     if cut:
         yield f"text too long for the model; {cut} number{'s' * (cut > 1)} left out"

@@ -24,19 +24,6 @@ class CharacterCNN(nnx.Module):
 
     A filter is tried at every place where it lies inside the word; in a word shorter than the
     filter, at its beginning, with zeros after the end.
-
-    Args:
-        num_characters: entries of the character vocabulary.
-        size: width of a character embedding.
-        filters: width F of the output.
-        width: characters that a filter sees.
-        rngs: source of the initial parameters (stream `params`).
-        dtype: of activations and products.
-
-    Example:
-        >>> cnn = CharacterCNN(9, 4, 6, 3, rngs=nnx.Rngs(0))
-        >>> cnn(jnp.array([[[5, 6, 7, 8], [5, 6, 0, 0]]])).shape
-        (1, 2, 6)
     """
 
     def __init__(
@@ -106,20 +93,8 @@ class Highway(nnx.Module):
 class WordEncoder(nnx.Module):
     """Word vector and character features to one vector of width D (Yu et al., 2018, section 2.2).
 
-    Args:
-        num_words: entries of the word vocabulary.
-        word_size: width W of a word vector.
-        characters: the character features.
-        size: width D of the output.
-        num_highway_layers: may be 0.
-        dropout: on the concatenated vectors.
-        vectors: [num_words, W] pretrained word vectors, which stay fixed; with `None` they start
-            from N(0, 0.1) and are trained.
-        rngs: source of the initial parameters (stream `params`).
-        dtype: of activations and products.
-
-    Raises:
-        InputError: `vectors` has another shape.
+    ``vectors`` [num_words, W] are pretrained and stay fixed; with `None` they start from N(0, 0.1)
+    and are trained.
     """
 
     def __init__(

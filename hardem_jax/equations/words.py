@@ -50,22 +50,11 @@ class Words:
 
 
 def split_words(text: str, *, limit: int | None = None) -> Words:
-    """Splits at whitespace, punctuation and hyphens.
+    """Splits at whitespace, punctuation and hyphens; keeps at most the first `limit` words.
 
-    Numbers keep their separators (2,582.5) and initials their dots (U.S.); contractions are cut
-    as word vectors expect them (did | n't, team | 's). Every character that is not whitespace
-    belongs to exactly one word.
-
-    Args:
-        text: any string.
-        limit: keep at most the first `limit` words.
-
-    Example:
-        >>> words = split_words("A 41-yard kick didn't win.")
-        >>> words.texts
-        ('A', '41', '-', 'yard', 'kick', 'did', "n't", 'win', '.')
-        >>> words.offsets[:3].tolist()
-        [[0, 1], [2, 4], [4, 5]]
+    Numbers keep their separators (2,582.5) and initials their dots (U.S.); contractions are cut as
+    word vectors expect them (did | n't, team | 's). Every character that is not whitespace belongs
+    to exactly one word.
     """
     matches = list(_first(_WORD.finditer(text), limit))
     offsets = np.array([match.span() for match in matches], np.int32).reshape(-1, 2)
@@ -80,39 +69,16 @@ def _first(matches: Iterator[re.Match[str]], limit: int | None) -> Iterator[re.M
 
 
 def words_at(words: Words, starts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The word that holds each character, or else the next word; T beyond the last word.
-
-    Args:
-        words: a split text.
-        starts: [M] int, character positions in that text.
-
-    Returns:
-        [M] int32.
-
-    Example:
-        >>> words_at(split_words("a 41-yard kick"), [2, 5, 40]).tolist()
-        [1, 3, 5]
-    """
+    """[M] int32, the word that holds each character, or else the next word; T beyond the last
+    word."""
     ends = words.offsets[:, 1]
     return np.searchsorted(ends, np.asarray(starts), side="right").astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Ids of words or of characters; id 0 is padding and 1 whatever is not listed.
-
-    Attributes:
-        entries: the strings with ids 2, 3, ...; no two the same.
-        lower: whether strings are lower-cased before they are looked up.
-
-    Raises:
-        InputError: an entry occurs twice.
-
-    Example:
-        >>> vocabulary = Vocabulary(("kick", "41"), lower=True)
-        >>> len(vocabulary), vocabulary.ids(["Kick", "ball"]).tolist()
-        (4, [2, 1])
-    """
+    """Ids of words or of characters; id 0 is padding and 1 whatever is not listed in
+    ``entries``."""
 
     entries: tuple[str, ...]
     lower: bool
@@ -142,11 +108,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, file: str | Path) -> Vocabulary:
-        """Reads what `save` wrote.
-
-        Raises:
-            InputError: the file is absent or holds something else.
-        """
+        """Reads what `save` wrote."""
         record = read_json_object(file)
         entries = record.get("entries")
         if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
@@ -162,19 +124,9 @@ class Vocabulary:
 def build_vocabularies(
     texts: Iterable[Words], *, min_words: int = 1, min_chars: int = 1
 ) -> tuple[Vocabulary, Vocabulary]:
-    """Vocabularies of lower-cased words and of characters, most frequent first.
+    """Vocabularies of lower-cased words and of characters, most frequent first, none of the rare.
 
     Ties are in code point order, so the result does not depend on the order of the texts.
-
-    Args:
-        texts: the split training texts.
-        min_words: leave out words that occur less often.
-        min_chars: leave out characters that occur less often.
-
-    Example:
-        >>> words, chars = build_vocabularies([split_words("To be or not to be")], min_chars=2)
-        >>> words.entries, chars.entries
-        (('be', 'to', 'not', 'or'), ('o', 'b', 'e', 't'))
     """
     counts = collections.Counter(word for words in texts for word in words.texts)
     lowered, chars = collections.Counter(), collections.Counter()
@@ -194,15 +146,8 @@ def _frequent(counts: collections.Counter[str], least: int) -> tuple[str, ...]:
 
 
 def char_ids(words: Words, vocabulary: Vocabulary, *, length: int = 16) -> np.ndarray:
-    """Characters of each word, cut or padded to `length`, [T, length] int32.
-
-    16 characters are those of Yu et al. (2018), section 4.1.1.
-
-    Example:
-        >>> vocabulary = Vocabulary(("a", "b"), lower=False)
-        >>> char_ids(split_words("abc b"), vocabulary, length=4).tolist()
-        [[2, 3, 1, 0], [3, 0, 0, 0]]
-    """
+    """[T, length] int32, characters of each word, cut or padded; 16 in Yu et al. (2018), section
+    4.1.1."""
     ids = np.full((len(words.texts), length), PAD, np.int32)
     for row, text in zip(ids, words.texts, strict=True):
         row[: len(text)] = vocabulary.ids(text[:length])
@@ -212,34 +157,11 @@ def char_ids(words: Words, vocabulary: Vocabulary, *, length: int = 16) -> np.nd
 def load_word_vectors(
     file: str | Path, words: Vocabulary, *, size: int = 300
 ) -> tuple[Vocabulary, np.ndarray]:
-    """Vectors of the vocabulary's words, from a text file in GloVe's format.
+    """The words that have a vector in a text file in GloVe's format, and [V, W] float32 vectors.
 
-    The file is read once, line by line, and only the wanted vectors are kept, so its size does
-    not matter. Each line is a word and `size` numbers, separated by single spaces; a word may
-    contain spaces. Of a repeated word the first line counts.
-
-    Args:
-        file: path of the uncompressed file.
-        words: the wanted words.
-        size: width W of the vectors.
-
-    Returns:
-        The words that have a vector, in the order of `words`, and [V, W] float32 vectors: row 0
-        (padding) is zero, row 1 (unknown) the mean of all others.
-
-    Raises:
-        InputError: the file cannot be read, a line has another width or a field that is not a
-            finite number, or no word is found.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        ...     _ = file.write("kick 1 0\\nball 5 5\\nyard 3 2\\n")
-        ...     file.flush()
-        ...     vocabulary = Vocabulary(("yard", "kick", "teh"), lower=True)
-        ...     found, vectors = load_word_vectors(file.name, vocabulary, size=2)
-        >>> found.entries, vectors.tolist()
-        (('yard', 'kick'), [[0.0, 0.0], [2.0, 1.0], [3.0, 2.0], [1.0, 0.0]])
+    The file is read once, line by line, and only the wanted vectors are kept. Each line is a word
+    and `size` numbers, separated by single spaces; a word may contain spaces. Of a repeated word
+    the first line counts. Row 0 (padding) is zero, row 1 (unknown) the mean of all others.
     """
     wanted = set(words.entries)
     found: dict[str, np.ndarray] = {}

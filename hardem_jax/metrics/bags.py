@@ -14,12 +14,7 @@ _BLANK_OR_HYPHEN = re.compile("[ -]")
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, words between blanks and hyphens, numbers as floats, no articles.
-
-    Example:
-        >>> normalize_answer("The 41-yard  field goal, for $1,000")
-        '41.0 yard field goal for 1000.0'
-    """
+    """Lower case, words between blanks and hyphens, numbers as floats, no articles."""
     words = (_normalize_word(word) for word in _BLANK_OR_HYPHEN.split(text.lower()))
     return " ".join(word for word in words if word)
 
@@ -27,25 +22,14 @@ def normalize_answer(text: str) -> str:
 def exact_match(prediction: str | Sequence[str], golds: Iterable[Sequence[str]]) -> float:
     """1.0 if the normalised texts of the prediction equal those of any gold, else 0.0.
 
-    Args:
-        prediction: one text, or several spans.
-        golds: the texts of alternative answers; one whose first text is blank is skipped.
-
-    Example:
-        >>> exact_match("$1,000", [["7"], ["1000"]]), exact_match(["Bo", "Ada"], [["Ada", "Bo"]])
-        (1.0, 1.0)
+    A gold whose first text is blank is skipped.
     """
     spans = _normalized(prediction)
     return max((_same(spans, _normalized(gold)) for gold in _counted(golds)), default=0.0)
 
 
 def f1(prediction: str | Sequence[str], golds: Iterable[Sequence[str]]) -> float:
-    """F1 in [0, 1] of sets of normalised words, rounded to two decimals; the best over `golds`.
-
-    Example:
-        >>> f1("field goal", [["long field goal"]]), f1("Ada", [["Ada", "Bo"]])
-        (0.8, 0.5)
-    """
+    """F1 in [0, 1] of sets of normalised words, rounded to two decimals; the best over `golds`."""
     spans = _normalized(prediction)
     return max((_aligned_f1(spans, _normalized(gold)) for gold in _counted(golds)), default=0.0)
 

@@ -42,27 +42,13 @@ class RougeScore(NamedTuple):
 
 
 def split_sentences(text: str) -> list[list[str]]:
-    """Splits a text into sentences and words as the package does.
-
-    Example:
-        >>> split_sentences("the u.s. army . . over"), split_sentences(" ."), split_sentences("..")
-        ([['the', 'u'], ['s'], ['army'], [''], ['over']], [['']], [])
-    """
+    """Splits a text into sentences and words as the package does."""
     check_text(text, "text")
     return [piece.split() or [""] for piece in text.split(".") if piece]
 
 
 def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
-    """Counts the distinct words that the two share in order, and those of each.
-
-    Args:
-        prediction: from `split_sentences`.
-        gold: also from `split_sentences`.
-
-    Example:
-        >>> overlap([["b", "a", "b"]], [["a", "b", "c"]])
-        (2, 2, 3)
-    """
+    """The distinct words that the two share in order, and those of each."""
     shared: set[str] = set()
     for reference in gold:
         for sentence in prediction:
@@ -71,12 +57,7 @@ def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
 
 
 def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
-    """ROUGE-L of the package ``rouge``, version 1.0.1.
-
-    Example:
-        >>> rouge_l_1_0_1("a total of five .", "five")
-        RougeScore(precision=0.25, recall=1.0, f=0.39999999680000003)
-    """
+    """ROUGE-L of the package ``rouge``, version 1.0.1."""
     shared, predicted, known = overlap(split_sentences(prediction), split_sentences(gold))
     if not predicted or not known:
         return RougeScore(0.0, 0.0, 0.0)
@@ -87,13 +68,7 @@ def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
 
 
 def rouge_l_0_3_2(prediction: str, gold: str) -> RougeScore:
-    """ROUGE-L of the package ``rouge``, version 0.3.2: F with beta = P / R.
-
-    Example:
-        >>> score = rouge_l_0_3_2("a total of five .", "five")
-        >>> score.recall, round(score.f, 6)  # (1 + 1/16) R P / (R + P / 16)
-        (1.0, 0.261538)
-    """
+    """ROUGE-L of the package ``rouge``, version 0.3.2: F with beta = P / R."""
     precision, recall, _ = rouge_l_1_0_1(prediction, gold)
     beta = precision / (recall + _SMALL_0_3_2)
     numerator = (1 + (beta**2)) * recall * precision
@@ -102,12 +77,7 @@ def rouge_l_0_3_2(prediction: str, gold: str) -> RougeScore:
 
 
 def lcs_f1(prediction: str, gold: str) -> RougeScore:
-    """Precision, recall and F1 of the longest common subsequence of the two lists of tokens.
-
-    Example:
-        >>> lcs_f1("a total of five .", "five .").f == 2 * 2 / (5 + 2)
-        True
-    """
+    """Precision, recall and F1 of the longest common subsequence of the two lists of tokens."""
     check_text(prediction, "prediction")
     check_text(gold, "gold")
     predicted, tokens = prediction.split(), gold.split()

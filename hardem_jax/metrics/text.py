@@ -14,12 +14,7 @@ COUNTS = ("questions", "missing", "unknown")
 
 
 def token_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
-    """F1 in [0, 1] of two bags of tokens; 0 if they share none, for example if one is empty.
-
-    Example:
-        >>> token_f1(["new", "york", "city"], ["new", "york"])
-        0.8
-    """
+    """F1 in [0, 1] of two bags of tokens; 0 if they share none, for example if one is empty."""
     shared = (Counter(prediction) & Counter(gold)).total()
     if shared == 0:
         return 0.0
@@ -31,15 +26,7 @@ def token_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
 def best_over_golds(
     metric: Callable[[str, str], float], prediction: str, golds: Sequence[str]
 ) -> float:
-    """Maximum of `metric(prediction, gold)` over `golds`; 0.0 without golds.
-
-    Raises:
-        TypeError: `golds` is a single string, whose letters would be taken for golds.
-
-    Example:
-        >>> best_over_golds(lambda a, b: float(a == b), "1984", ["1983", "1984"])
-        1.0
-    """
+    """Maximum of `metric(prediction, gold)` over `golds`; 0.0 without golds."""
     if isinstance(golds, str):
         raise TypeError(f"golds must be a sequence of strings, found the string {golds!r}")
     return max((float(metric(prediction, gold)) for gold in golds), default=0.0)

@@ -51,31 +51,10 @@ def build_index(
     limit: int | None = None,
     replace: bool = False,
 ) -> PassageIndex:
-    """Indexes a passage file; the folder appears only once it is complete.
+    """Indexes the first ``limit`` passages of a file; the folder appears only once it is complete.
 
-    The terms of all passages are in memory, first those of BM25, then those of the articles.
-
-    Args:
-        source: see `hardem_jax.retrieval.passage_files`.
-        folder: output folder; must be new or empty.
-        skips: counts passages left out, as `read_passages` does.
-        articles: how articles are indexed.
-        passages: how passages are indexed.
-        max_characters: limit on a passage's text.
-        limit: use only the first `limit` passages; None for all.
-        replace: whether to replace a complete index.
-
-    Raises:
-        InputError: as `read_passages`; or no passage with a term is left, or the folder exists.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
-        ...     _ = Path(name, "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
-        ...     index = build_index(Path(name, "a.tsv"), Path(name, "i"), skips=ExclusionCounts())
-        ...     index.passage(index.passage_scores("how far is Bonn").argmax()).id
-        '9'
+    The terms of all passages are in memory, first those of BM25, then those of the articles. For
+    ``skips`` and ``max_characters`` see `read_passages`.
     """
     articles, passages = articles or ArticleConfig(), passages or PassageConfig()
     digest = file_digest(source)
@@ -182,18 +161,6 @@ class PassageIndex:
     DrQA's idf of articles is log((N - df + 0.5) / (df + 0.5)), clipped at 0: a term in at least
     half of the articles has no weight, so every score in a collection of one or two articles is 0.
     "smooth" is that of passages, which is always positive and differs little for rare terms.
-
-    Args:
-        folder: written by `build_index`.
-        verify: whether to verify the checksums of all files, on all cores.
-
-    Attributes:
-        meta: content of ``meta.json``.
-        article_of: ``[N]`` int32, the article of every passage.
-        num_articles: A.
-
-    Raises:
-        InputError: the folder is missing, has another format or is damaged.
     """
 
     def __init__(self, folder: Path, *, verify: bool = True):

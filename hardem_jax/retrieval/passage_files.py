@@ -43,14 +43,7 @@ _TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
 
 @dataclass(frozen=True)
 class RawPassage:
-    """A passage as read from a file.
-
-    Attributes:
-        place: file and line, for messages.
-        id: the collection's own id.
-        title: title of the article; may be empty.
-        text: text of the passage.
-    """
+    """A passage as read from a file; its title may be empty, and ``place`` is file and line."""
 
     place: str
     id: str
@@ -65,32 +58,11 @@ def read_passages(
     max_characters: int = 1_000_000,
     only: Container[str] | None = None,
 ) -> Iterator[RawPassage]:
-    """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV.
+    """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV, also ``.gz``.
 
-    Args:
-        path: the file, decompressed on the fly if its name ends in ``.gz``.
-        skips: counts what is left out, by id or line: a different number of fields than the
-            header, misplaced quotation marks, no id, no text, a text longer than
-            `max_characters`, an id seen before (the first passage is kept).
-        max_characters: limit on a passage's text. A passage is a paragraph; one that is a
-            thousand times longer points to a defect in the file.
-        only: ids of the passages to read; the others are passed over, and take no memory.
-
-    Raises:
-        InputError: the file is missing or not UTF-8, a column or key is missing, a line is not
-            valid JSON, or a value has the wrong type.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     lines = ["id_text_title", "1_Rome is old._Rome", "2_Bonn", "1_Again._Rome"]
-        ...     _ = Path(folder, "a.tsv").write_text("\\n".join(lines).replace("_", "\\t"))
-        ...     skips = ExclusionCounts()
-        ...     [passage.text for passage in read_passages(Path(folder, "a.tsv"), skips=skips)]
-        ['Rome is old.']
-        >>> skips.as_dict()
-        {'row with another number of fields': 1, 'passage id occurs again': 1}
+    `skips` counts what is left out: another number of fields than the header, misplaced quotation
+    marks, no id, no text, a text longer than `max_characters` (a thousand times a paragraph points
+    to a defect in the file), an id seen before. Passages that are not in `only` take no memory.
     """
     name = str(path).removesuffix(".gz")
     is_json = name.endswith((".jsonl", ".json"))

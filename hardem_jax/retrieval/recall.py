@@ -18,13 +18,7 @@ _CUT_NEGATIONS = (" n't", " n\u2019t")
 
 
 class AnswerFinder:
-    """Callable that returns whether a text mentions one of the answers.
-
-    Example:
-        >>> mentions = AnswerFinder(["the Daily Herald", "Herald"])
-        >>> mentions("In the Daily (Herald)."), mentions("Heraldry.")
-        (True, False)
-    """
+    """Callable that returns whether a text mentions one of the answers."""
 
     def __init__(self, answers: Sequence[str]):
         self._forms = {alias_forms(answer) for answer in answers} - {()}
@@ -47,35 +41,15 @@ class AnswerFinder:
 
 
 class RecallCounts:
-    """Counts the ranks at which questions first have a passage that mentions an answer.
-
-    Args:
-        depth: maximum number of passages per question, and largest n for recall@n.
-
-    Attributes:
-        questions: number of questions added.
-
-    Example:
-        >>> recall = RecallCounts(2)
-        >>> recall.add(["Rome"], ["Bonn is not.", "Rome is old."])
-        [False, True]
-        >>> recall.add(["Paris"], ["Bonn is not.", "Rome is old."])
-        [False, False]
-        >>> recall.at(1), recall.at(2)
-        (0.0, 0.5)
-    """
+    """Counts the ranks, up to `depth`, at which questions first have a passage that mentions an
+    answer."""
 
     def __init__(self, depth: int):
         self._first = np.zeros(depth + 1, np.int64)  # last entry: no passage has a mention
         self.questions = 0
 
     def add(self, answers: Sequence[str], passages: Iterable[str]) -> list[bool]:
-        """Adds a question and returns, for each passage, whether it mentions an answer.
-
-        Args:
-            answers: its answers.
-            passages: the texts of its passages, best first.
-        """
+        """Adds a question; returns whether each of its passages, best first, mentions an answer."""
         mentions_answer = AnswerFinder(answers)
         has_answer = [mentions_answer(text) for text in passages]
         self._first[has_answer.index(True) if True in has_answer else -1] += 1

@@ -23,33 +23,7 @@ from hardem_jax.retrieval.index import PassageIndex
 
 
 class Retriever:
-    """Retrieves passages for questions.
-
-    Args:
-        folder: written by `build_index`.
-        config: what to retrieve.
-        verify: whether to verify the checksums of all files, on all cores.
-
-    Attributes:
-        index: the passages.
-        config: what to retrieve.
-
-    Raises:
-        InputError: as `PassageIndex`.
-
-    Example:
-        >>> import tempfile
-        >>> from hardem_jax.data.exclusions import ExclusionCounts
-        >>> from hardem_jax.retrieval.index import build_index
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     source, folder = Path(name, "a.tsv"), Path(name, "index")
-        ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
-        ...     _ = source.write_text("\\n".join(rows).replace("_", "\\t"))
-        ...     _ = build_index(source, folder, skips=ExclusionCounts())
-        ...     retrieve = Retriever(folder, RetrieverConfig(passages=1))
-        ...     [passage.id for passage in retrieve("how far is Bonn")]
-        ['9']
-    """
+    """Retrieves passages for questions from the folder of an index."""
 
     def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
         self.config = config or RetrieverConfig()
@@ -62,13 +36,11 @@ class Retriever:
         return [self.index.passage(number, score) for number, score in ranked]
 
     def rank(self, question: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ranks passages for a question.
+        """``[K]`` numbers of passages, best first, ties by lower number, and their ``[K]`` float32
+        scores.
 
-        Returns:
-            ``[K]`` int64 numbers of passages, best first, ties by lower number, and their ``[K]``
-            float32 scores, comparable only within the question and 0 for a passage that shares no
-            term with it. K is less than `config.passages` only if the collection, or with
-            "articles" the best articles, have no more.
+        Scores are comparable only within the question, and 0 for a passage that shares no term with
+        it. K is less than `config.passages` only if the candidates are.
         """
         config, index = self.config, self.index
         scores = index.passage_scores(question)
@@ -90,19 +62,7 @@ class Retriever:
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:
-    """Returns the indices of the `k` highest scores, highest first; ties go to the lower index.
-
-    Args:
-        scores: ``[N]``.
-        k: number of indices; all if ``k > N``.
-
-    Returns:
-        ``[min(k, N)]`` int64.
-
-    Example:
-        >>> top_k(np.array([1.0, 3.0, 1.0, 2.0, 1.0]), 4).tolist()
-        [1, 3, 0, 2]
-    """
+    """Indices of the `k` highest scores, highest first; ties go to the lower index."""
     candidates = np.arange(len(scores))
     if 0 < k < len(scores):
         # More than k if several tie at the threshold. bm25s' choice among them varies.

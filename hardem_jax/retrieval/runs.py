@@ -40,28 +40,11 @@ _FIELDS = "question, Q0, passage, rank, score and tag"
 def read_run(
     path: PathLike, *, top: int, provenance_id: str = "{wikipedia_id}"
 ) -> dict[str, Ranking]:
-    """The best passages of each question of a run, TREC's, KILT's or Pyserini's.
+    """The best ``top`` passages of each question of a run, TREC's, KILT's or Pyserini's.
 
     TREC's passages are ordered by score, as trec_eval does it; their rank is not read. Equal scores
-    and the passages of the other two keep the order of the file.
-
-    Args:
-        path: the file; decompressed if its name ends in ``.gz``.
-        top: passages of a question to keep.
-        provenance_id: the id of a passage in terms of the fields of KILT's provenance, such as
-            "{wikipedia_id}_{start_paragraph_id}".
-
-    Raises:
-        InputError: the file is missing, empty or in none of these layouts.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "run.trec")
-        ...     _ = file.write_text("q1 Q0 p7 1 9.5 bm25\\nq1 Q0 p2 2 8 bm25\\n")
-        ...     read_run(file, top=5)
-        {'q1': [('p7', 9.5), ('p2', 8.0)]}
+    and the passages of the other two keep the order of the file. ``provenance_id`` is the id of a
+    passage in terms of the fields of KILT's provenance: "{wikipedia_id}_{start_paragraph_id}".
     """
     if not _is_json(path):
         found = _trec(path, top)

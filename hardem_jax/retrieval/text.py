@@ -38,14 +38,10 @@ class TermConfig:
         return _stemmer().stemWords(kept) if self.stem else kept
 
     def words_and_bigrams(self, text: str) -> list[str]:
-        """Returns `words`, then all pairs of adjacent words neither of which is a stop word.
+        """`words`, then all pairs of adjacent words neither of which is a stop word.
 
         As in DrQA (Chen et al., 2017, section 3.1), words separated by a stop word are not
         adjacent.
-
-        Example:
-            >>> TermConfig(stem=False).words_and_bigrams("the old city of Rome")
-            ['old', 'city', 'rome', 'old city']
         """
         all_words = search_terms(text, join=False)
         excluded = stop_words() if self.stop_words else frozenset()
@@ -61,14 +57,8 @@ class TermConfig:
 
 @functools.cache
 def stop_words() -> frozenset[str]:
-    """Returns English stop words.
-
-    Contractions are split at the apostrophe, as in texts: "don't" is "don" and "t".
-
-    Example:
-        >>> sorted({"the", "don", "queen"} & stop_words())
-        ['don', 'the']
-    """
+    """English stop words. Contractions are split at the apostrophe, as in texts: "don't" is "don"
+    and "t"."""
     from bm25s.stopwords import STOPWORDS_EN_PLUS  # the library imports jax and scipy
 
     return frozenset(word for entry in STOPWORDS_EN_PLUS for word in _WORD.findall(entry))

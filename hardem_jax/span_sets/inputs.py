@@ -12,27 +12,14 @@ from hardem_jax.span_sets.solutions import enumerate_taggings
 
 
 def words_of(window: Window) -> np.ndarray:
-    """``[W]`` int32, the first token of each word of the document, see `pad_taggings`.
-
-    Example:
-        >>> window = Window("q", 0, "Corbusier.", 0, np.arange(6), 2,
-        ...     np.array([[0, 2], [2, 9], [9, 10]]), np.zeros((0, 2)))
-        >>> words_of(window).tolist()
-        [2, 4]
-    """
+    """``[W]`` int32, the first token of each word of the document, see `pad_taggings`."""
     starts, _ = whole_words([window.text], [window.offsets])
     not_blank = window.offsets[:, 0] < window.offsets[:, 1]
     return (window.context_start + np.flatnonzero(starts & not_blank)).astype(np.int32)
 
 
 def tokens_of(window: Window, words: np.ndarray, first: int, last: int) -> tuple[int, int]:
-    """First and last token of a span of words.
-
-    Args:
-        window: that they are of.
-        words: see `words_of`.
-        first, last: of the words, both inclusive.
-    """
+    """First and last token of a span of `words_of` a window; all places are inclusive."""
     end = window.context_start + len(window.offsets)
     end = int(words[last + 1]) if last + 1 < len(words) else end
     own = window.offsets[: end - window.context_start]
@@ -43,27 +30,11 @@ def tokens_of(window: Window, words: np.ndarray, first: int, last: int) -> tuple
 def taggings_of(
     window: Window, words: np.ndarray, *, max_mentions: int, max_taggings: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Z of a window.
+    """``[M, 2]`` int32 first and last word of the mentions, ``[Z, M]`` bool which each tagging
+    marks.
 
-    Args:
-        window: whose answer consists of several texts.
-        words: see `words_of`.
-        max_mentions: at most this many are considered: the first of each text, then the second of
-            each, and so on.
-        max_taggings: see `enumerate_taggings`.
-
-    Returns:
-        ``[M, 2]`` int32, first and last word of the mentions; ``[Z, M]`` bool, those that each
-        tagging marks. Z is empty if the answer has more texts than mentions considered.
-
-    Example:
-        >>> window = Window("q", 0, "Ada met Ada", 0, np.arange(5), 2,
-        ...     np.array([[0, 3], [4, 7], [8, 11]]), np.array([[2, 2], [4, 4]]),
-        ...     texts=np.array([0, 0]))
-        >>> mentions, chosen = taggings_of(
-        ...     window, words_of(window), max_mentions=8, max_taggings=8)
-        >>> mentions.tolist(), chosen.astype(int).tolist()
-        ([[0, 0], [2, 2]], [[1, 0], [0, 1], [1, 1]])
+    At most ``max_mentions`` are considered: the first of each text, then the second of each, and so
+    on. Z is empty if the answer has more texts.
     """
     assert window.texts is not None
     mentions = np.searchsorted(words, window.solutions, "right") - 1
@@ -79,10 +50,8 @@ def taggings_of(
 
 
 def window_with_z(windows: Sequence[Window]) -> int | None:
-    """Index of the window whose Z stands for that of its question: the first of the largest.
-
-    None if none has any.
-    """
+    """Index of the first window with the largest Z, which stands for that of its question; None if
+    none has any."""
     best = max(range(len(windows)), key=lambda i: windows[i].num_solutions, default=None)
     return best if best is not None and windows[best].num_solutions else None
 
@@ -99,14 +68,7 @@ def marked_tokens(
 
 
 def marked_text(window: Window, spans: Sequence[tuple[int, int]]) -> str:
-    """The texts of spans of tokens, for people.
-
-    Example:
-        >>> window = Window("q", 0, "Ada met Bo", 0, np.arange(5), 2,
-        ...     np.array([[0, 3], [4, 7], [8, 10]]), np.zeros((0, 2)))
-        >>> marked_text(window, [(2, 2), (4, 4)])
-        'Ada | Bo'
-    """
+    """The texts of spans of tokens, for people."""
     return " | ".join(" ".join(window.span_text(*span).split()) for span in spans)
 
 

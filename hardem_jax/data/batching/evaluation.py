@@ -26,23 +26,13 @@ def evaluation_batches(
     pad: Pad[T],
     num_devices: int = 1,
 ) -> Iterator[tuple[np.ndarray, Arrays]]:
-    """Batches all examples once, at most ``config.batch_size`` of them at a time.
+    """Yields (index of the example in each row ``[R]``, `PADDING` for a padded one, arrays) of all
+    examples.
 
-    Padded, a batch holds examples of similar length. With ``config.packed_tokens`` it holds a
-    random sample, whose short examples fill up the rows of the long ones, and all batches have one
-    shape.
-
-    Args:
-        examples: the examples.
-        lengths: ``[N]`` int, tokens of each.
-        config: batch size, buckets, length of packed rows. Examples longer than the last bucket
-            share an additional one; packed rows are at least as long as the longest example.
-        pad: builds a batch from rows.
-        num_devices: G, divides the batch size; each packs its own part of a batch.
-
-    Yields:
-        The index of the example in each row, ``[R]`` int, `PADDING` for a padded row, and the
-        arrays; of packed batches with those of `packing_arrays`.
+    Padded, a batch holds examples of similar length; those longer than the last bucket share an
+    additional one. With ``config.packed_tokens`` it holds a random sample, whose short examples
+    fill up the rows of the long ones, and all batches have one shape. Each of ``num_devices`` packs
+    its own part.
     """
     longest = int(lengths.max(initial=0))
     buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]

@@ -19,17 +19,8 @@ Scope = Literal["window", "document", "question"]
 
 
 def group_ids(places: np.ndarray, scope: Scope) -> np.ndarray:
-    """Returns the group of each window, ``[N]`` int, numbered from 0 without gaps.
-
-    Args:
-        places: ``[N, 3]`` int, question, document and rank within the question of each window.
-        scope: what a group is.
-
-    Example:
-        >>> places = np.array([[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 0, 0]])
-        >>> [group_ids(places, scope).tolist() for scope in ("window", "document", "question")]
-        [[0, 1, 2, 3], [0, 1, 1, 2], [0, 0, 0, 1]]
-    """
+    """``[N]`` int, the group of each window, given ``places`` ``[N, 3]``: question, document,
+    rank."""
     columns = {"window": [0, 2], "document": [0, 1], "question": [0]}[scope]
     return np.unique(places[:, columns], axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -40,25 +31,6 @@ class GroupedPlan(Plan):
     Every epoch visits each group with a mention once. From a group with more than G windows it
     samples one with a mention and G - 1 others, again in every epoch; they stay in document order,
     which First-only depends on.
-
-    Args:
-        sizes: ``[N, 2]`` int, tokens and mentions of each window.
-        places: ``[N, 3]`` int, see `group_ids`.
-        config: batch size (groups), buckets, negatives.
-        scope: what a group is.
-        group_size: G.
-        num_steps, seed, num_devices: see `Plan`.
-
-    An item has G + k windows.
-
-    Example:
-        >>> sizes = np.array([[9, 1], [8, 0], [9, 2], [7, 0]])
-        >>> places = np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0], [2, 0, 0]])
-        >>> config = BatchConfig(batch_size=2, buckets=(16,), negatives=0)
-        >>> plan = GroupedPlan(sizes, places, config, scope="question", group_size=2,
-        ...     num_steps=1, seed=0)
-        >>> sorted(plan[0].items.tolist())
-        [[1, 0], [2, -1]]
     """
 
     def __init__(

@@ -53,25 +53,12 @@ _WORK = "work"
 
 
 class SolutionBuilder(tfds.core.ShardBasedBuilder):
-    """A TFDS builder whose records hold Z.
+    """A TFDS builder whose records hold Z, in the order of the source; Z may be empty.
 
-    ``download_and_prepare`` builds in this process, or with Beam, see
-    `hardem_jax.data.builders.beam.beam_config`. Records keep the order of the source. A question
-    without a solution is kept, with an empty Z.
-
-    Args:
-        data_set: what is built; its fields are the options.
-        data_dir: where builds lie.
-        folder: the official files; None downloads them, where there is a lasting record of their
-            digest.
-        splits: splits to build; by default those whose files are present.
-        shard_size: questions per shard.
-        processes: number of processes that find Z without Beam; the files are the same. Workers are
-            spawned, so a script that calls this needs an ``if __name__ == "__main__"`` guard.
-        progress: wraps what is done for each shard, as `hardem_jax.progress.counted`.
-
-    Raises:
-        InputError: the folder or a file is missing, or a split is unknown.
+    ``folder`` has the official files; None downloads them, where there is a lasting record of their
+    digest. ``splits`` are by default those whose files are present. ``processes`` find Z if Beam
+    does not; they are spawned, and the files are the same. ``progress`` wraps what is done for each
+    shard, as `hardem_jax.progress.counted`.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -120,14 +107,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
         }
 
     def download_and_prepare(self, **options: Any) -> None:
-        """Builds the data set, unless the folder of this fingerprint is there.
-
-        Args:
-            options: of TFDS, such as ``download_config``.
-
-        Raises:
-            InputError: another process is building it, or the folder cannot be written.
-        """
+        """Builds the data set, unless the folder of this fingerprint is there; ``options`` are
+        TFDS's."""
         parent = Path(self.data_dir).parent
         with writing(Path(self._data_dir_root)):
             if Path(self.data_dir).exists():
@@ -277,11 +258,6 @@ def quiet() -> None:
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
-    """16 hexadecimal digits that stand for everything that determines a build.
-
-    Example:
-        >>> fingerprint({"format": 1}) == fingerprint({"format": 2})
-        False
-    """
+    """16 hexadecimal digits that stand for everything that determines a build."""
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

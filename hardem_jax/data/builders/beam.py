@@ -43,15 +43,8 @@ _INPUT_ERROR = re.compile(rf"{InputError.__name__}: (.*?)(?: \[while running .*)
 
 
 def beam_config(options: Sequence[str] = ()) -> tfds.download.DownloadConfig:
-    """What makes ``builder.download_and_prepare(download_config=...)`` use Beam.
-
-    Args:
-        options: ``name=value``, or just ``name`` for a switch. Without a ``runner`` there, the
-            local one runs several processes.
-
-    Raises:
-        InputError: Beam is not installed, or does not know an option.
-    """
+    """Makes ``builder.download_and_prepare(download_config=...)`` use Beam, given ``name=value``
+    options."""
     try:
         from apache_beam.options.pipeline_options import PipelineOptions  # pyright: ignore
     except ImportError as error:
@@ -71,14 +64,7 @@ def beam_config(options: Sequence[str] = ()) -> tfds.download.DownloadConfig:
 
 
 def pipeline_flags(options: Sequence[str]) -> list[str]:
-    """The options as flags, with those of the local runner where no other is named.
-
-    Example:
-        >>> pipeline_flags(["direct_num_workers=2"])
-        ['--direct_running_mode=multi_processing', '--direct_num_workers=2']
-        >>> pipeline_flags(["runner=DataflowRunner", "project=mine"])
-        ['--runner=DataflowRunner', '--project=mine']
-    """
+    """The options as flags, with those of the local runner where no other is named."""
     given = {option.removeprefix("--").partition("=")[0] for option in options}
     defaults = {"direct_running_mode": "multi_processing", "direct_num_workers": "0"}
     flags = [
@@ -90,17 +76,7 @@ def pipeline_flags(options: Sequence[str]) -> list[str]:
 
 
 def write_with_beam(shards: Iterable[tuple[Shard, Path]], options: Any, runner: Any = None) -> None:
-    """Writes the shards by a pipeline, and waits for it.
-
-    Args:
-        shards: each with the file to write.
-        options: `PipelineOptions`, or None for Beam's own defaults.
-        runner: its name or object, or None for that of the options.
-
-    Raises:
-        InputError: a worker could not write its shard (disk full).
-        RuntimeError: a worker failed otherwise; the message has its stack trace.
-    """
+    """Writes shards, each with its file, by a pipeline, and waits for it."""
     import apache_beam as beam  # pyright: ignore
 
     try:

@@ -36,15 +36,10 @@ def count(
     skips: ExclusionCounts,
     data_set: DataSet,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Counts and index of a split.
+    """Counts and index of a split, given `Solver.facts` of every record with its "digest".
 
-    Args:
-        kind: of its records.
-        split: its name.
-        rows: `Solver.facts` of every record and its "digest"; "content"
-            is the digest of all digests, options and numbers left out.
-        skips: what the reader left out; what drops out here is added to it.
-        data_set: whose fields are the options.
+    "content" is the digest of all digests, options and numbers left out. What drops out here is
+    added to ``skips``.
     """
     used, skipped = [], []
     tables: dict[str, int] = {}

@@ -29,13 +29,7 @@ from hardem_jax.registry import task_module
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """A finished build.
-
-    Attributes:
-        folder: the one that holds ``build.json``.
-        meta: its content: "data set", "options", "sources", "kind", "metric", "splits" with counts
-            and |Z| statistics.
-    """
+    """A finished build: its folder and the content of its ``build.json``."""
 
     folder: Path
     meta: dict[str, Any]
@@ -57,11 +51,7 @@ class Build:
             raise InputError(f"{self.folder}: expected a split out of {known}, found {split!r}")
 
     def records(self, split: str) -> Sequence[Record]:
-        """Records by index, in the order of the source.
-
-        Raises:
-            InputError: there is no such split.
-        """
+        """Records by index, in the order of the source."""
         self.check_split(split)
         files = sorted(self.folder.glob(f"{self.meta['data set']}-{split}.array_record-*"))
         data: Any = ArrayRecordDataSource(list(map(str, files)))
@@ -77,13 +67,8 @@ class Build:
 
 
 class Examples(Sequence[Any]):
-    """Objects made of records when they are asked for; a random-access source for Grain.
-
-    Args:
-        records: by index.
-        make: record -> object.
-        places: of the records to use; None for all.
-    """
+    """Objects made of records when they are asked for, a source for Grain; ``places`` selects
+    records."""
 
     def __init__(
         self,
@@ -104,12 +89,7 @@ class Examples(Sequence[Any]):
 
 
 def open_build(folder: PathLike) -> Build:
-    """The build in a folder, or the only one below it.
-
-    Raises:
-        InputError: there is none that is complete, there are several, it is of another format, or
-            a file of it is damaged.
-    """
+    """The build in a folder, or the only one below it."""
     folder = Path(folder)
     # Either is enough to recognise a build, one file of which may be lost.
     marks = (BUILD_FILE, MANIFEST)
@@ -139,11 +119,7 @@ def open_build(folder: PathLike) -> Build:
 
 
 def read_build_file(folder: Path) -> dict[str, Any]:
-    """``build.json`` of a build, checked in full against its checksum.
-
-    Raises:
-        InputError: see `open_build`.
-    """
+    """``build.json`` of a build, checked in full against its checksum."""
     # Without a record it may be of an older format, which the message should say.
     if has_checksums(folder):
         verify_checksums(folder)

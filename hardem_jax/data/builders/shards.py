@@ -59,14 +59,7 @@ class Shard:
 
 
 def cut(examples: Iterable[Any], folder: Path, solver: Solver, size: int) -> list[Shard]:
-    """Leaves the examples in work files of ``size`` each; memory holds one of them.
-
-    Args:
-        examples: from a reader.
-        folder: for the work files; created.
-        solver: finds Z.
-        size: examples of a shard; the last has the rest.
-    """
+    """Leaves the examples in work files of ``size`` each; memory holds one of them."""
     folder.mkdir(parents=True)
     shards: list[Shard] = []
     iterator = iter(examples)
@@ -82,9 +75,6 @@ def write_shard(shard: Shard, path: Path) -> None:
 
     Both get their names when they are complete, so that a worker that is killed, or that another
     one repeats, does no harm.
-
-    Raises:
-        InputError: the file cannot be written (disk full).
     """
     kind = shard.solver.kind
     partial = shard.work_file.with_name(uuid.uuid4().hex)

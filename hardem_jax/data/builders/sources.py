@@ -30,20 +30,7 @@ from hardem_jax.hub import SECONDS
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; of a folder, of the names and contents of all files below it.
-
-    Raises:
-        InputError: there is no such file, or it cannot be read.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a.txt").write_text("Rome")
-        ...     before = digest(Path(folder))
-        ...     _ = Path(folder, "a.txt").rename(Path(folder, "b.txt"))
-        ...     digest(Path(folder)) == before
-        False
-    """
+    """SHA-256 of a file; of a folder, of the names and contents of all files below it."""
     try:
         if not os.path.isdir(path):
             with open(path, "rb") as content:
@@ -75,13 +62,7 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
 def download(release: Release, dl_manager: tfds.download.DownloadManager, folder: Path) -> Path:
     """The folder of a release, downloaded and unpacked, or found where it was before.
 
-    Args:
-        release: with a ``url``.
-        dl_manager: of TFDS; keeps the archive and compares its digest with the recorded one.
-        folder: to unpack into; created.
-
-    Raises:
-        InputError: it cannot be downloaded, has another digest, or cannot be unpacked.
+    ``dl_manager`` keeps the archive and compares its digest with the recorded one.
     """
     assert release.url is not None
     try:
@@ -113,11 +94,7 @@ def _reach(url: str) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks a ``.tar.*`` or ``.zip`` file; the folder gets its name once it is complete.
-
-    Raises:
-        InputError: it is not an archive, is broken, or holds names that lead out of the folder.
-    """
+    """Unpacks an archive; the folder gets its name once it is complete."""
     with work_folder(folder) as work:
         new = work / "new"
         new.mkdir()

@@ -16,21 +16,10 @@ from hardem_jax.errors import InputError
 class BuiltSplit:
     """The questions of a split of a build, with Z.
 
-    Args:
-        folder: of the build, or one that holds no other.
-        split: of the build.
-        drawn: the seed of `draw_first`; None for Z in its order.
-
-    Attributes:
-        folder: of the build.
-        questions: the task's objects by index, in the order of the source; of "train", those that
-            have a solution.
-        left_out: id -> reason of every other question of the source file. An official metric
-            counts these, too.
-        meta: options, counts, |Z| statistics, and a digest of all that scores depend on.
-
-    Raises:
-        InputError: there is no such build or split, it is of another kind, or a file is damaged.
+    ``questions`` are in the order of the source, of "train" those with a solution. ``left_out`` has
+    the reason of every other question by id, for official metrics count these, too. ``meta`` holds
+    options, counts, |Z| statistics, and a digest of all that scores depend on. ``drawn`` is the
+    seed of `draw_first`; None keeps Z in its order.
     """
 
     #: Of the records.

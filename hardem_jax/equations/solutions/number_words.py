@@ -47,16 +47,7 @@ class Compound(NamedTuple):
 
 
 def read_compound(words: Sequence[Word]) -> Compound:
-    """Reads the longest number at the start of the adjacent ``words``.
-
-    Example:
-        >>> read_compound([Word("two"), Word("hundred"), Word("five", after_and=True)])
-        Compound(used=3, value=205.0, ordinal=False)
-        >>> read_compound([Word("twenty"), Word("first"), Word("two")])
-        Compound(used=2, value=21.0, ordinal=True)
-        >>> read_compound([Word("nine"), Word("eight")]).used
-        1
-    """
+    """Reads the longest number at the start of the adjacent ``words``."""
     total, group = 0.0, None  # in "two million five hundred": 2e6, and 500 below the last scale
     room, limit = math.inf, math.inf  # exclusive bounds of the next addend and the next scale
     used = 0

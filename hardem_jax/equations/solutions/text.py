@@ -12,22 +12,7 @@ _DIGITS = 15
 
 
 def formula(equation: np.ndarray, numbers: NumberTable, rules: EquationRules) -> str:
-    """Formats an equation as text, such as "41 - 38", with special numbers in braces.
-
-    Args:
-        equation: ``[4]`` integers.
-        numbers: what the slots of the equation refer to.
-        rules: decide whether a percentage is a term or a factor.
-
-    Example:
-        >>> from hardem_jax.equations.solutions.rules import PASSAGE, QUESTION
-        >>> numbers = NumberTable([1.0, 38.0, 41.0, 20.0], [SPECIAL, PASSAGE, PASSAGE, QUESTION])
-        >>> rules = EquationRules(percent="factor")
-        >>> formula(np.array([1, 2, 2, 1]), numbers, rules)
-        '41 - 38'
-        >>> formula(np.array([0, 1, 3, 3]), numbers, rules)
-        '{1} * 20 %'
-    """
+    """Formats an equation as text, such as "41 - 38", with special numbers in braces."""
     n1, o1, n2, o2 = (int(x) for x in equation)
     if o1 == COUNT:
         return f"count {n1}"
@@ -43,12 +28,7 @@ def formula(equation: np.ndarray, numbers: NumberTable, rules: EquationRules) ->
 
 
 def number_text(slot: int, operator: int, numbers: NumberTable) -> str:
-    """Formats a number of an equation, without its sign.
-
-    Example:
-        >>> number_text(0, PERCENT, NumberTable([5.0], [SPECIAL]))
-        '{5} %'
-    """
+    """Formats a number of an equation, without its sign."""
     text = format_number(numbers.values[slot], _DIGITS)
     text = f"{{{text}}}" if numbers.kinds[slot] == SPECIAL else text
     return f"{text} %" if operator == PERCENT else text

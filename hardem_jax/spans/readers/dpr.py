@@ -51,41 +51,15 @@ def read_contexts(
     prepend_title: bool = False,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams questions, each with its passages as documents in file order.
+    """Streams questions, each with its first passages as documents in file order, the retriever's
+    ranking.
 
-    That order is the retriever's ranking; scores are ignored. DPR's training files have no ranking:
-    their positive passages come first, then hard negatives, then others. A document's id is the
-    passage's, or ``<question id>#<rank>`` if the file gives none. `golds` are the answers as
-    written, `aliases` the distinct ones.
-
-    Args:
-        path: a JSON list or JSON lines, either with ``.gz``.
-        num_passages: use only the first n entries of ``ctxs``; None for all.
-        skips: counts what is left out, by question id: empty question, no word left after
-            normalisation, no answer given, no document left, or left out by the retriever (for
-            the reason given in the file). Warnings, with the question kept: a repeated question
-            id, a passage without text, a passage listed twice (the better rank is used).
-        prepend_title: whether a document is title, line break, passage, so that an answer in
-            the title counts as a mention.
-        require_answers: True leaves out questions without an answer. False, for prediction,
-            yields them with ``aliases=()`` and ``golds=()``.
-
-    Raises:
-        InputError: the file is missing, broken or not in this layout, or a value has the wrong
-            type.
-
-    Example:
-        >>> import json, tempfile
-        >>> from pathlib import Path
-        >>> ctxs = [{"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"},
-        ...         {"id": "3", "title": "Bonn", "text": "Bonn is not.", "score": "8.1"}]
-        >>> record = {"question": "which city is old", "answers": ["Rome"], "ctxs": ctxs}
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "dev.json").write_text(json.dumps([record]))
-        ...     skips = ExclusionCounts()
-        ...     (example,) = read_contexts(Path(folder, "dev.json"), num_passages=1, skips=skips)
-        >>> example.id, example.documents
-        ('dev#1', (Document(id='7', text='Rome is old.'),))
+    DPR's training files have no ranking: their positive passages come first, then hard negatives,
+    then others. A document's id is the passage's, or ``<question id>#<rank>``. `golds` are the
+    answers as written, `aliases` the distinct ones. Warnings of ``skips``: a repeated question id,
+    a passage without text, a passage listed twice (the better rank is used). ``prepend_title`` puts
+    the title into a line before the text, so that an answer in it counts. ``require_answers=False``
+    keeps questions without an answer, for prediction.
     """
     if num_passages is not None and num_passages < 1:
         raise InputError(f"num_passages: expected at least 1, found {num_passages}")
@@ -113,18 +87,7 @@ def read_contexts(
 def read_context_questions(
     path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
 ) -> Iterator[OpenQuestion]:
-    """Streams only the questions of such a file, e.g. to retrieve other passages for them.
-
-    For arguments and errors see `read_contexts`.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a.jsonl").write_text('{"question": "who", "answers": ["Ada"]}')
-        ...     list(read_context_questions(Path(folder, "a.jsonl"), skips=ExclusionCounts()))
-        [OpenQuestion(id='a#1', question='who', answers=('Ada',))]
-    """
+    """Streams only the questions of such a file, e.g. to retrieve other passages for them."""
     for _, _, question in _questions(path, skips, require_answers):
         yield question
 
@@ -135,33 +98,11 @@ def write_contexts(
     *,
     left_out: ExclusionCounts | None = None,
 ) -> int:
-    """Writes questions with their ranked passages as a stream.
+    """Writes questions with their passages, best first, and returns their number.
 
-    The file appears only once it is complete. A score or `has_answer` of None is omitted.
-
-    Args:
-        path: ``.json`` is written as a list, any other name as JSON lines; either with ``.gz``.
-        questions: each with its passages, best first.
-        left_out: counts of the reader of the questions. The questions left out are listed at the
-            end, so that scores can cover all questions.
-
-    Returns:
-        The number of questions written, excluding those left out.
-
-    Raises:
-        InputError: the file cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> question = OpenQuestion("q1", "which city is old", ("Rome",))
-        >>> passages = [Passage("7", "Rome", "Rome is old.", score=9.5, has_answer=True)]
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "dev.json")
-        ...     _ = write_contexts(file, [(question, passages)])
-        ...     (example,) = read_contexts(file, skips=ExclusionCounts())
-        >>> example.id, example.documents[0].text
-        ('q1', 'Rome is old.')
+    The file appears only once it is complete. ``.json`` is written as a list, any other name as
+    JSON lines; either with ``.gz``. A score or `has_answer` of None is omitted. The questions that
+    the reader left out are listed at the end, so that scores can cover all questions.
     """
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open

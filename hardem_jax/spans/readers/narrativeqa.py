@@ -39,33 +39,10 @@ def read_narrativeqa(
 ) -> Iterator[ReadingExample]:
     """Streams the questions of a split in file order, each with its summary.
 
-    Ids are the document's id and the number of the question on that document, from 0. `golds`
-    are the two answers in lower case, `aliases` is empty and `mentions` is None. All summaries
-    are kept in memory (5 MB in the official file).
-
-    Args:
-        folder: contains `qaps.csv` and `third_party`.
-        split: "train", "valid" or "test".
-        skips: counts what is left out, by id: empty question, no answer given, empty document.
-        lower: whether to lower-case summaries and questions, as in the paper's released
-            conversion.
-
-    Raises:
-        InputError: a file is missing, not UTF-8 or broken, lacks a column or a field, names an
-            unknown set, or repeats a summary; a question's document has no summary; there is no
-            question in `split`. The message names file and line.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Path(folder, SUMMARIES).parent.mkdir(parents=True)
-        ...     lines = "document_id,set,summary_tokenized\\nd1,train,Mark runs a radio .\\n"
-        ...     _ = Path(folder, SUMMARIES).write_text(lines)
-        ...     lines = "document_id,set,question_tokenized,answer1_tokenized,answer2_tokenized"
-        ...     _ = Path(folder, QUESTIONS).write_text(lines + "\\nd1,train,Who ?,Mark .,He\\n")
-        ...     [example] = read_narrativeqa(folder, "train", skips=ExclusionCounts())
-        >>> example.id, example.question, example.documents[0].text, example.golds
-        ('d1:0', 'who ?', 'mark runs a radio .', ('mark .', 'he'))
+    Ids are the document's id and the number of the question on that document, from 0. `golds` are
+    the two answers in lower case, `aliases` is empty and `mentions` is None. All summaries are kept
+    in memory (5 MB in the official file). ``lower`` lower-cases summaries and questions, as in the
+    paper's released conversion.
     """
     if split not in _SETS:
         raise InputError(f"split: expected one of {', '.join(_SETS)}, found {split!r}")
@@ -106,27 +83,8 @@ def add_rouge_mentions(
 ) -> Iterator[ReadingExample]:
     """Adds Z as `mentions`: the spans with a high ROUGE-L to one of the golds.
 
-    Consecutive examples on the same document share work, so keep them together, as in the file.
-    Z covers the whole document, before it is cut into windows.
-
-    Args:
-        examples: with one document each; consumed only slightly ahead of what is yielded.
-        rules: which spans to select; None for the argmax rule.
-        processes: number of worker processes (spawned); None for the calling process. Does not
-            affect the result.
-
-    Yields:
-        The examples, in order; `mentions` is empty if no span is similar enough.
-
-    Raises:
-        InputError: an example has several documents, or `processes` is less than 1.
-
-    Example:
-        >>> document = Document("d1", "mark runs a pirate radio .")
-        >>> example = ReadingExample("d1:0", "what ?", (document,), (), ("a radio .",))
-        >>> [with_z] = add_rouge_mentions([example])
-        >>> [document.text[start:end] for _, start, end in with_z.mentions]
-        ['a pirate radio .']
+    Consecutive examples on the same document, of which each has one, share work. Z covers the whole
+    document, before it is cut into windows.
     """
     rules = rules or RougeRules()
     groups = (list(group) for _, group in itertools.groupby(examples, key=_only_document))

@@ -35,28 +35,9 @@ def read_nq_open(
 ) -> Iterator[OpenQuestion]:
     """Streams the questions of a file, in order.
 
-    A question's id is its ``id``, or the file's stem and the line number from 1:
-    ``NQ-open.dev#12``.
-
-    Args:
-        path: JSON lines, or DPR's if named ``.csv`` or ``.tsv``; optionally with ``.gz``.
-        skips: counts what is left out, by id: empty question, no word left after normalisation,
-            no answer given. Warnings, with the question kept: a repeated id; answers written as one
-            string, split by `split_answers`.
-        require_answers: True leaves out questions without an answer. False, for prediction,
-            yields them with ``answers=()``, and also reads Pyserini's topics, id and question
-            separated by a tab, in files named ``.tsv``.
-
-    Raises:
-        InputError: the file is missing or not in this layout, or a value has the wrong type.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "NQ-open.dev.jsonl")
-        ...     _ = file.write_text('{"question": "who wrote the iliad", "answer": ["Homer"]}')
-        ...     list(read_nq_open(file, skips=ExclusionCounts()))
-        [OpenQuestion(id='NQ-open.dev#1', question='who wrote the iliad', answers=('Homer',))]
+    A question's id is its ``id``, or the file's stem and the line number: ``NQ-open.dev#12``. Files
+    named ``.csv`` and ``.tsv`` are DPR's. ``require_answers=False``, for prediction, keeps
+    questions without an answer, and also reads Pyserini's topics in ``.tsv``.
     """
     check, stem = IdCheck(skips), file_stem(path)
     separated = Path(path).name.removesuffix(".gz").endswith((".csv", ".tsv"))
@@ -162,12 +143,7 @@ def _answers(
 
 
 def file_stem(path: PathLike) -> str:
-    """Returns a file's name without `.gz`, `.jsonl`, `.json`, `.csv` and `.tsv`.
-
-    Example:
-        >>> file_stem("data/NQ-open.dev.jsonl.gz")
-        'NQ-open.dev'
-    """
+    """A file's name without `.gz`, `.jsonl`, `.json`, `.csv` and `.tsv`."""
     name = Path(path).name
     for suffix in (".gz", ".jsonl", ".json", ".csv", ".tsv"):
         name = name.removesuffix(suffix)

@@ -24,14 +24,7 @@ REPEATED = "question id occurs again"
 
 
 def find_defect(question: str, answers: tuple[str, ...], *, require_answers: bool) -> str | None:
-    """Returns why a question cannot be used, as a reason of `ExclusionCounts`, or None.
-
-    Example:
-        >>> find_defect("?!", ("Rome",), require_answers=True)
-        'no word left in the question after normalisation'
-        >>> find_defect("which city", (" ",), require_answers=True)
-        'no answer given'
-    """
+    """Why a question cannot be used, as a reason of `ExclusionCounts`, or None."""
     if not question.strip():
         return EMPTY_QUESTION
     if ARTICLES.issuperset(split_words(question).forms):
@@ -42,16 +35,7 @@ def find_defect(question: str, answers: tuple[str, ...], *, require_answers: boo
 
 
 class IdCheck:
-    """Warns about repeated question ids, because predictions are keyed by id.
-
-    Example:
-        >>> skips = ExclusionCounts()
-        >>> check = IdCheck(skips)
-        >>> for id in ("q1", "q2", "q1"):
-        ...     check(id)
-        >>> skips.warnings_as_dict()
-        {'question id occurs again': 1}
-    """
+    """Warns about repeated question ids, because predictions are keyed by id."""
 
     def __init__(self, skips: ExclusionCounts):
         self._skips = skips
@@ -68,24 +52,7 @@ def read_kilt_questions(
 ) -> Iterator[OpenQuestion]:
     """Streams the questions of a file of KILT, each with its distinct answers.
 
-    Args:
-        path: JSON lines or a list, optionally with ``.gz``.
-        skips: counts what is left out, by id: empty question, no word left after normalisation,
-            no answer given. Warning, with the question kept: a repeated id.
-        require_answers: True leaves out questions without an answer. False, for prediction,
-            yields them with ``answers=()``.
-
-    Raises:
-        InputError: the file is missing or not in this layout, or a value has the wrong type.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "nq-dev-kilt.jsonl")
-        ...     _ = file.write_text('{"id": "7", "input": "who", "output": [{"answer": "Ada"}]}')
-        ...     list(read_kilt_questions(file, skips=ExclusionCounts()))
-        [OpenQuestion(id='7', question='who', answers=('Ada',))]
+    ``require_answers=False`` keeps questions without an answer, for prediction.
     """
     check = IdCheck(skips)
     for _, place, record in iter_json_records(path):

@@ -39,37 +39,13 @@ def read_qa_hard_em(
     """Streams the questions of a file in the released layout, with the given mentions.
 
     A document is a paragraph's tokens joined by spaces, with the id "question id#k", k being the
-    paragraph's position in `context`. `golds` are `final_answers`, `aliases` those and the
-    distinct texts in `answers`. `mentions` is the file's Z, mapped to characters, in its order
-    and with repetitions; `()` if it gives none.
+    paragraph's position in `context`. `golds` are `final_answers`, `aliases` those and the distinct
+    texts in `answers`. `mentions` is the file's Z, mapped to characters, in its order and with
+    repetitions; `()` if it gives none.
 
-    A mention must match its text in letters and digits only: case, accents, spacing and
-    punctuation differ between texts and tokens in this data, and "&" equals "and".
-
-    Args:
-        file: the JSONL file, optionally with `.gz`.
-        skips: counts what is left out: no question id, empty question, no answer given, no
-            document left. Warning: each empty paragraph.
-        require_answers: True leaves out questions without any answer text. False, for
-            prediction, yields them with `aliases=()` and `golds=()`.
-
-    Raises:
-        InputError: not this layout, a value of the wrong type, or a mention that is outside its
-            paragraph or does not match its text; names the line.
-
-    Example:
-        >>> import json, pathlib, tempfile
-        >>> mention = {"text": "Seattle, WA", "word_start": 1, "word_end": 3}
-        >>> line = {"id": "q1", "question": "Where?", "context": [["In", "seattle", ",", "wa"]],
-        ...         "answers": [[mention]], "final_answers": ["Seattle, WA"]}
-        >>> skips = ExclusionCounts()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = pathlib.Path(folder, "dev.json")
-        ...     _ = file.write_text(json.dumps(line))
-        ...     (example,) = read_qa_hard_em(file, skips=skips)
-        >>> document, start, end = example.mentions[0]
-        >>> example.documents[document].text[start:end]
-        'seattle , wa'
+    A mention must match its text in letters and digits only: case, accents, spacing and punctuation
+    differ between texts and tokens in this data, and "&" equals "and". ``require_answers=False``
+    keeps questions without an answer, for prediction.
     """
     for number, record in iter_json_lines(file):
         example = _example(record, f"{file}: line {number}", skips, require_answers)
