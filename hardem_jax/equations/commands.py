@@ -27,9 +27,8 @@ from hardem_jax.equations.config import (
 )
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
-from hardem_jax.equations.solutions.text import formula
+from hardem_jax.equations.solutions.text import formula, left_out, mentions
 from hardem_jax.equations.solve import numeric_question
-from hardem_jax.equations.text import left_out, mentions
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.show.record import View

@@ -18,6 +18,7 @@ What a batch holds, with R rows, T tokens, M numbers of the text, S special ones
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -29,34 +30,76 @@ from hardem_jax.equations.solutions.enumeration import COUNT, PASSAGE
 from hardem_jax.errors import InputError
 
 
-@dataclasses.dataclass(frozen=True)
-class EquationInput:
-    """One input of the tagger.
-
-    Attributes:
-        id: of the question.
-        token_ids: ``[T]`` int32.
-        passage_start: position of the first passage token.
-        number_tokens: ``[M]`` int32, first token of each number of the text; -1 if it was cut.
-        kinds: ``[S + M]`` int8, of all numbers; -1 if it was cut.
-        equations: ``[Z, 4]`` int32, those of Z whose numbers were not cut.
-        true_equation: index among them or -1.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumericInput:
+    """What every model reads of a question: the numbers that were not cut, and the Z they leave."""
 
     id: str
-    token_ids: np.ndarray
-    passage_start: int
-    number_tokens: np.ndarray
-    kinds: np.ndarray
-    equations: np.ndarray
-    true_equation: int
+    number_tokens: np.ndarray  # [M] int32, where each number of the text begins; -1 if it was cut
+    kinds: np.ndarray  # [S + M] int8, of all numbers; -1 if it was cut
+    equations: np.ndarray  # [Z, 4] int32
+    true_equation: int  # index among them or -1
+
+    @classmethod
+    def of(
+        cls, question: NumericQuestion, tokens: np.ndarray, kept: np.ndarray, **read: Any
+    ) -> Self:
+        """The input of a question whose M numbers begin at ``tokens`` if they are ``kept``."""
+        num_special = len(question.kinds) - len(kept)
+        slots = np.append(np.concatenate([np.ones(num_special, bool), kept]), True)
+        n1, o1, n2, _ = question.equations.T
+        # Slot -1, of lone numbers, is the True at the end; a count's first column is not a slot.
+        remain = slots[np.where(o1 == COUNT, -1, n1)] & slots[n2]
+        true = question.true_equation
+        if true >= 0:
+            true = int(remain[:true].sum()) if remain[true] else -1
+        return cls(
+            id=question.id,
+            number_tokens=np.where(kept, tokens, -1).astype(np.int32),
+            kinds=np.where(slots[:-1], question.kinds, -1).astype(np.int8),
+            equations=question.equations[remain],
+            true_equation=true,
+            **read,
+        )
 
 
-class TaggerInputs(Sequence[EquationInput]):
-    """Questions as inputs of the tagger, by index. All texts are tokenised at once.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EquationInput(NumericInput):
+    """One input of the tagger."""
 
-    ``sizes`` ``[N, 2]`` int32 are tokens and solutions of each, ``num_numbers`` M the most numbers
-    of any text. Longer inputs are cut at the end of the passage.
+    token_ids: np.ndarray  # [T] int32
+    passage_start: int  # position of the first passage token
+
+
+X = TypeVar("X", bound=NumericInput)
+
+
+class NumericInputs(Sequence[X]):
+    """Inputs of a model, by index.
+
+    ``sizes`` ``[N, 2]`` int32 are lengths and solutions of each, ``num_numbers`` M the most numbers
+    of any text.
+    """
+
+    def __init__(self, inputs: Sequence[X], lengths: Sequence[int]):
+        if not inputs:
+            raise InputError("data: expected questions, found none")
+        self._inputs = inputs
+        sizes = [(n, len(x.equations)) for n, x in zip(lengths, inputs, strict=True)]
+        self.sizes = np.array(sizes, np.int32)
+        self.num_numbers = max(1, *(len(x.number_tokens) for x in inputs))
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, index):
+        return self._inputs[index]
+
+
+class TaggerInputs(NumericInputs[EquationInput]):
+    """Questions as inputs of the tagger. All texts are tokenised at once.
+
+    Inputs of more than ``max_tokens`` are cut at the end of the passage.
     """
 
     def __init__(
@@ -72,34 +115,22 @@ class TaggerInputs(Sequence[EquationInput]):
             raise InputError(
                 f"max_tokens: expected more than {without_passage}, found {max_tokens}"
             )
-        passages: dict[str, int] = {}
-        items = []
-        for i in range(len(questions)):
-            question = questions[i]
+        questions = list(questions)
+        for question in questions:
             if (question.equations[:, 1] == COUNT).any():
                 raise InputError(
                     f"{question.id}: expected equations that a tagger can express, found a count; "
                     "prepare the data without counts (max_count)"
                 )
-            items.append((question, passages.setdefault(question.passage, len(passages))))
-        if not items:
-            raise InputError("data: expected questions, found none")
-        encoded = tokenizer.encode(list(passages))
-        asked = tokenizer.encode([question.question for question, _ in items])
-        self._inputs = [
-            _input(question, encoded[index], encoding, tokenizer, max_tokens, max_question_tokens)
-            for (question, index), encoding in zip(items, asked, strict=True)
+        passages = list(dict.fromkeys(question.passage for question in questions))
+        encoded = dict(zip(passages, tokenizer.encode(passages), strict=True))
+        asked = tokenizer.encode([question.question for question in questions])
+        limits = max_tokens, max_question_tokens
+        inputs = [
+            _input(question, encoded[question.passage], encoding, tokenizer, *limits)
+            for question, encoding in zip(questions, asked, strict=True)
         ]
-        self.sizes = np.array(
-            [[len(x.token_ids), len(x.equations)] for x in self._inputs], np.int32
-        )
-        self.num_numbers = max(1, *(len(x.number_tokens) for x in self._inputs))
-
-    def __len__(self) -> int:
-        return len(self._inputs)
-
-    def __getitem__(self, index):
-        return self._inputs[index]
+        super().__init__(inputs, [len(x.token_ids) for x in inputs])
 
 
 def pad_inputs(
@@ -111,34 +142,36 @@ def pad_inputs(
     num_solutions: int,
     pad_id: int,
 ) -> Arrays:
-    """A batch of R inputs, None for padding; of more than Z equations, a row holds those that are
-    `fitting`."""
+    """A batch of R inputs, None for padding, see `pad_equations`."""
     rows = len(inputs)
     batch: Arrays = {
         "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
         "token_type_ids": np.zeros((rows, num_tokens), np.int32),
         "where": np.zeros((rows, num_tokens), bool),
-        "number_tokens": np.zeros((rows, num_numbers), np.int32),
-        "numbers_where": np.zeros((rows, num_numbers), bool),
-        **pad_equations(inputs, num_special + num_numbers, num_solutions),
+        **pad_equations(inputs, num_numbers, num_solutions, num_special=num_special),
     }
     for row, item in enumerate(inputs):
-        if item is None:
-            continue
-        length, count = len(item.token_ids), len(item.number_tokens)
-        batch["token_ids"][row, :length] = item.token_ids
-        batch["token_type_ids"][row, item.passage_start : length] = 1
-        batch["where"][row, :length] = True
-        batch["number_tokens"][row, :count] = np.maximum(item.number_tokens, 0)
-        batch["numbers_where"][row, :count] = item.number_tokens >= 0
+        if item is not None:
+            length = len(item.token_ids)
+            batch["token_ids"][row, :length] = item.token_ids
+            batch["token_type_ids"][row, item.passage_start : length] = 1
+            batch["where"][row, :length] = True
     return batch
 
 
-def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Arrays:
-    """The part of a batch that does not depend on the model: kinds, Z, ids."""
+def pad_equations(
+    inputs: Sequence[NumericInput | None],
+    num_numbers: int,
+    num_solutions: int,
+    *,
+    num_special: int = 0,
+) -> Arrays:
+    """The part of a batch that all models share: numbers and Z; of a larger Z those `fitting`."""
     rows = len(inputs)
     batch: Arrays = {
-        "kinds": np.full((rows, num_slots), -1, np.int32),
+        "number_tokens": np.zeros((rows, num_numbers), np.int32),
+        "numbers_where": np.zeros((rows, num_numbers), bool),
+        "kinds": np.full((rows, num_special + num_numbers), -1, np.int32),
         # The tagging without any operand: finite whatever the scores are.
         "solutions": np.tile(np.array([-1, 0, -1, 0], np.int32), (rows, num_solutions, 1)),
         "solutions_where": np.zeros((rows, num_solutions), bool),
@@ -148,29 +181,16 @@ def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Array
     for row, item in enumerate(inputs):
         if item is None:
             continue
+        count = len(item.number_tokens)
         kept = fitting(item.id, len(item.equations), num_solutions)
+        batch["number_tokens"][row, :count] = np.maximum(item.number_tokens, 0)
+        batch["numbers_where"][row, :count] = item.number_tokens >= 0
         batch["kinds"][row, : len(item.kinds)] = item.kinds
         batch["solutions"][row, : len(kept)] = item.equations[kept]
         batch["solutions_where"][row, : len(kept)] = True
         if item.true_equation in kept:
             batch["true_solution"][row] = np.searchsorted(kept, item.true_equation)
     return batch
-
-
-def drop_cut_numbers(
-    question: NumericQuestion, kept: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Kinds, equations and the true equation's index when only ``kept`` ``[M]`` numbers of the text
-    remain."""
-    slots = np.append(np.concatenate([np.ones(len(question.kinds) - len(kept), bool), kept]), True)
-    n1, o1, n2, _ = question.equations.T
-    # Slot -1, of lone numbers, is the True at the end; a count's first column is not a slot.
-    remain = slots[np.where(o1 == COUNT, -1, n1)] & slots[n2]
-    true_equation = question.true_equation
-    if true_equation >= 0:
-        true_equation = int(remain[:true_equation].sum()) if remain[true_equation] else -1
-    kinds = np.where(slots[:-1], question.kinds, -1).astype(np.int8)
-    return kinds, question.equations[remain], true_equation
 
 
 def _input(
@@ -192,13 +212,5 @@ def _input(
     question_token = np.searchsorted(encoding.offsets[:, 1], starts, side="right")
     kept = np.where(in_passage, passage_token < len(read), question_token < len(asked))
     tokens = np.where(in_passage, passage_token + passage_start, question_token + question_start)
-    kinds, equations, true_equation = drop_cut_numbers(question, kept)
-    return EquationInput(
-        id=question.id,
-        token_ids=template.join(asked, read),
-        passage_start=passage_start,
-        number_tokens=np.where(kept, tokens, -1).astype(np.int32),
-        kinds=kinds,
-        equations=equations,
-        true_equation=true_equation,
-    )
+    ids = template.join(asked, read)
+    return EquationInput.of(question, tokens, kept, token_ids=ids, passage_start=passage_start)

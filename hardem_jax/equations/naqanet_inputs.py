@@ -7,11 +7,10 @@ word, M numbers of the passage and Z solutions; for `x` in `passage` and `questi
 ``x_words``         ``[R, P or Q]`` int32     words, padded with 0
 ``x_chars``         ``[R, P or Q, C]`` int32  their characters, padded with 0
 ``x_where``         ``[R, P or Q]`` bool      real words
-``number_tokens``   ``[R, M]`` int32          the passage word that each number starts in
-``numbers_where``   ``[R, M]`` bool           real numbers
 ==================  ========================  ========================================
 
-and what `hardem_jax.equations.inputs.pad_equations` adds, whose slots are the M numbers.
+and what `hardem_jax.equations.inputs.pad_equations` adds, whose slots are the M numbers; a number
+begins at a word of the passage.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.equations.examples import NumericQuestion
-from hardem_jax.equations.inputs import drop_cut_numbers, pad_equations
+from hardem_jax.equations.inputs import NumericInput, NumericInputs, pad_equations
 from hardem_jax.equations.solutions.enumeration import PASSAGE
 from hardem_jax.equations.words import PAD, Vocabulary, Words, char_ids, split_words, words_at
 from hardem_jax.errors import InputError, require
@@ -54,31 +53,14 @@ class WordConfig:
         require(self, *(field.name for field in dataclasses.fields(WordConfig)), at_least=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class WordInput:
-    """One question on one passage, in words.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordInput(NumericInput):
+    """One question on one passage, in words."""
 
-    Attributes:
-        id: of the question.
-        passage_words: ``[P]`` int32.
-        passage_chars: ``[P, C]`` int32.
-        question_words: ``[Q]`` int32.
-        question_chars: ``[Q, C]`` int32.
-        number_tokens: ``[M]`` int32, the passage word each number starts in; -1 if it was cut.
-        kinds: ``[M]`` int8, of all numbers; -1 if it was cut.
-        equations: ``[Z, 4]`` int32, those of Z whose numbers were not cut.
-        true_equation: index among them or -1.
-    """
-
-    id: str
-    passage_words: np.ndarray
-    passage_chars: np.ndarray
-    question_words: np.ndarray
-    question_chars: np.ndarray
-    number_tokens: np.ndarray
-    kinds: np.ndarray
-    equations: np.ndarray
-    true_equation: int
+    passage_words: np.ndarray  # [P] int32
+    passage_chars: np.ndarray  # [P, C] int32
+    question_words: np.ndarray  # [Q] int32
+    question_chars: np.ndarray  # [Q, C] int32
 
 
 def read_texts(questions: Iterable[NumericQuestion], config: WordConfig) -> Iterator[Words]:
@@ -91,12 +73,8 @@ def read_texts(questions: Iterable[NumericQuestion], config: WordConfig) -> Iter
         yield split_words(question.question, limit=config.max_question_words)
 
 
-class WordInputs(Sequence[WordInput]):
-    """Questions as words and characters, by index; a passage with several questions is held once.
-
-    ``sizes`` ``[N, 2]`` int32 are words of the passage and solutions of each, ``num_numbers`` M the
-    most numbers of any passage, ``num_question_words`` Q the length of the longest question.
-    """
+class WordInputs(NumericInputs[WordInput]):
+    """Questions as words and characters; a passage with several questions is held once."""
 
     def __init__(
         self,
@@ -116,24 +94,12 @@ class WordInputs(Sequence[WordInput]):
             split = split_words(text, limit=config.max_passage_words)
             return split, *ids(split)
 
-        self._inputs: list[WordInput] = []
+        inputs: list[WordInput] = []
         for question in questions:
             asked = split_words(question.question, limit=config.max_question_words)
-            self._inputs.append(_input(question, passage, ids(asked)))
-        if not self._inputs:
-            raise InputError("data: expected questions, found none")
-        self.sizes = np.array(
-            [(len(x.passage_words), len(x.equations)) for x in self._inputs], np.int32
-        )
-        self.num_numbers = max(1, *(len(x.number_tokens) for x in self._inputs))
-        self.num_question_words = max(1, *(len(x.question_words) for x in self._inputs))
-        self.num_characters = length
-
-    def __len__(self) -> int:
-        return len(self._inputs)
-
-    def __getitem__(self, index):
-        return self._inputs[index]
+            inputs.append(_input(question, passage, ids(asked)))
+        super().__init__(inputs, [len(x.passage_words) for x in inputs])
+        self.num_question_words = max(1, *(len(x.question_words) for x in inputs))
 
 
 def _input(
@@ -149,17 +115,14 @@ def _input(
     words, word_ids, chars = read(question.passage)
     tokens = words_at(words, question.spans[:, 0])
     kept = tokens < len(word_ids)
-    kinds, equations, true_equation = drop_cut_numbers(question, kept)
-    return WordInput(
-        id=question.id,
+    return WordInput.of(
+        question,
+        tokens,
+        kept,
         passage_words=word_ids,
         passage_chars=chars,
         question_words=asked[0],
         question_chars=asked[1],
-        number_tokens=np.where(kept, tokens, -1).astype(np.int32),
-        kinds=kinds,
-        equations=equations,
-        true_equation=true_equation,
     )
 
 
@@ -172,14 +135,9 @@ def pad_word_inputs(
     num_numbers: int,
     num_solutions: int,
 ) -> Arrays:
-    """A batch of R inputs, None for padding; of more than Z equations, a row holds those that are
-    `fitting`."""
+    """A batch of R inputs, None for padding, see `pad_equations`."""
     rows = len(inputs)
-    batch: Arrays = {
-        "number_tokens": np.zeros((rows, num_numbers), np.int32),
-        "numbers_where": np.zeros((rows, num_numbers), bool),
-        **pad_equations(inputs, num_numbers, num_solutions),
-    }
+    batch = pad_equations(inputs, num_numbers, num_solutions)
     for text, length in (("passage", num_passage_words), ("question", num_question_words)):
         words = np.full((rows, length), PAD, np.int32)
         chars = np.full((rows, length, num_characters), PAD, np.int32)
@@ -191,9 +149,4 @@ def pad_word_inputs(
                 chars[row, :count] = getattr(item, f"{text}_chars")
                 where[row, :count] = True
         batch |= {f"{text}_words": words, f"{text}_chars": chars, f"{text}_where": where}
-    for row, item in enumerate(inputs):
-        if item is not None:
-            count = len(item.number_tokens)
-            batch["number_tokens"][row, :count] = np.maximum(item.number_tokens, 0)
-            batch["numbers_where"][row, :count] = item.number_tokens >= 0
     return batch

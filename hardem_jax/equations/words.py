@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +39,10 @@ _WORD = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """A text as words.
-
-    Attributes:
-        texts: T strings, as written in the text.
-        offsets: [T, 2] int32, character start and exclusive end of each word.
-    """
+    """A text as T words, as written."""
 
     texts: tuple[str, ...]
-    offsets: np.ndarray
+    offsets: np.ndarray  # [T, 2] int32, character start and exclusive end of each word
 
 
 def split_words(text: str, *, limit: int | None = None) -> Words:
@@ -56,16 +52,9 @@ def split_words(text: str, *, limit: int | None = None) -> Words:
     word vectors expect them (did | n't, team | 's). Every character that is not whitespace belongs
     to exactly one word.
     """
-    matches = list(_first(_WORD.finditer(text), limit))
+    matches = list(itertools.islice(_WORD.finditer(text), limit))
     offsets = np.array([match.span() for match in matches], np.int32).reshape(-1, 2)
     return Words(tuple(match.group() for match in matches), offsets)
-
-
-def _first(matches: Iterator[re.Match[str]], limit: int | None) -> Iterator[re.Match[str]]:
-    for index, match in enumerate(matches):
-        if limit is not None and index >= limit:
-            return
-        yield match
 
 
 def words_at(words: Words, starts: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.inputs import (
     EquationInput,
+    NumericInput,
     TaggerInputs,
-    drop_cut_numbers,
     pad_equations,
     pad_inputs,
 )
@@ -141,17 +141,17 @@ def test_a_question_longer_than_the_limit_loses_its_last_numbers(tokenizer):
 def test_counts_survive_any_cut():
     asked = question("b 41 a 38", answer=3.0, true=(3, COUNT, -1, NONE), max_count=9)
     for kept in ([False, False, False], [True, False, True]):
-        kinds, equations, true = drop_cut_numbers(asked, np.array(kept))
-        assert equations.tolist() == [[3, COUNT, -1, NONE]] and true == 0
-        assert kinds.tolist() == [SPECIAL] * S + [
+        found = NumericInput.of(asked, np.arange(3), np.array(kept))
+        assert found.equations.tolist() == [[3, COUNT, -1, NONE]] and found.true_equation == 0
+        assert found.kinds.tolist() == [SPECIAL] * S + [
             kind if there else -1
             for kind, there in zip(asked.kinds[S:], kept, strict=True)
         ]  # fmt: skip
     # A count of 12 is none of slot 12, whatever becomes of that.
     asked = question("b 41 a 38", answer=12.0, max_count=12)
     assert [12, COUNT, -1, NONE] in asked.equations.tolist()
-    _, equations, _ = drop_cut_numbers(asked, np.array([True, True, False]))
-    assert equations[-1].tolist() == [12, COUNT, -1, NONE]
+    found = NumericInput.of(asked, np.arange(3), np.array([True, True, False]))
+    assert found.equations[-1].tolist() == [12, COUNT, -1, NONE]
 
 
 def test_the_tagger_refuses_counts_in_one_line(tokenizer):
@@ -212,7 +212,7 @@ def test_of_a_larger_z_a_sample_is_in_the_batch_and_the_true_equation_found(room
     kept = fitting(ROW.id, 6, room).tolist()
     for true in range(-1, 6):
         row = dataclasses.replace(ROW, equations=equations, true_equation=true)
-        batch = pad_equations([row], num_slots=4, num_solutions=room)
+        batch = pad_equations([row], 3, room, num_special=1)
         assert batch["solutions"][0].tolist() == equations[kept].tolist()
         assert batch["solutions_where"].all()
         [found] = batch["true_solution"]

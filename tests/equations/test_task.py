@@ -221,7 +221,9 @@ def fixed_task(module, questions, *, rules=RULES, **config):
     """The task with a model that says the same of every row, and the questions as its inputs."""
     graphdef, params = nnx.split(module, nnx.Param)
     inputs = [
-        EquationInput(q.id, np.zeros(4), 1, q.spans[:, 0], q.kinds, q.equations, q.true_equation)
+        EquationInput.of(
+            q, q.spans[:, 0], np.ones(len(q.spans), bool), token_ids=np.zeros(4), passage_start=1
+        )
         for q in questions
     ]
     sizes = [[4, len(q.equations)] for q in questions]

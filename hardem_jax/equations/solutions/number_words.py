@@ -33,17 +33,11 @@ class Word(NamedTuple):
 
 
 class Compound(NamedTuple):
-    """The number at the start of a run of number words.
+    """The number at the start of a run of number words."""
 
-    Attributes:
-        used: number of words it consists of, at least 1.
-        value: its value; None for a lone denominator such as "quarters".
-        ordinal: whether it ends in an ordinal.
-    """
-
-    used: int
-    value: float | None
-    ordinal: bool
+    used: int  # words it consists of, at least 1
+    value: float | None  # None for a lone denominator such as "quarters"
+    ordinal: bool  # whether it ends in an ordinal
 
 
 def read_compound(words: Sequence[Word]) -> Compound:
