@@ -21,6 +21,7 @@ from hardem_jax.checksums import (
     verify_checksums,
     write_checksums,
 )
+from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, check_unicode, found_by, similar_path
 from hardem_jax.locks import LOCK_FILE, locked
 
@@ -38,8 +39,7 @@ def make_out(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
-    """Yields ``<folder>.partial/new`` to fill, which becomes ``folder`` with checksums of all files
-    at the end.
+    """Yields ``<folder>.partial/new`` to fill, which at the end becomes ``folder``, with checksums.
 
     It is removed after an error, and after a kill by the next call. The block writes ``format``,
     kind and version, to ``meta.json``; ``replace`` replaces a complete folder of the same kind once
@@ -155,8 +155,8 @@ def _why_not_replaceable(folder: Path, format: str) -> str | None:
     """Returns None if `new_folder` wrote the folder with this kind of format, else a reason."""
     if not (folder / "meta.json").is_file() or not has_checksums(folder):
         return "was not written by this command"
-    meta, kind = read_json(folder / "meta.json"), format.rpartition(" ")[0]
-    found = meta.get("format") if isinstance(meta, dict) else None
+    found = read_json_object(folder / "meta.json").get("format")
+    kind = format.rpartition(" ")[0]
     if not isinstance(found, str) or found.rpartition(" ")[0] != kind:
         return f"holds {found!r} instead of {format!r}"
     known = recorded_files(folder) | {MANIFEST}
@@ -169,24 +169,23 @@ def read_meta(
     folder: Path,
     *,
     format: str,
+    file: str = "meta.json",
     what: str = "a prepared split (run `prepare` first)",
     remedy: str = "prepare it again",
     verify: bool = True,
 ) -> dict[str, Any]:
-    """``meta.json`` of a folder that `new_folder` wrote; ``verify`` checks all its files, on all
-    cores.
+    """The ``file`` that describes a folder with checksums, which ``verify`` checks on all cores.
 
     ``what`` describes the folder in messages, ``remedy`` what to do about one of another format.
     """
     # A folder without checksums may have an older format, which is then what to report.
     if verify and has_checksums(folder):
         verify_checksums(folder)
-    if not os.path.isfile(folder / "meta.json"):  # pathlib's own raises on an over-long name
+    if not os.path.isfile(folder / file):  # pathlib's own raises on an over-long name
         found = f"none or an incomplete one{similar_path(folder)}"
         raise InputError(f"{folder}: expected {what}, found {found}")
-    meta = read_json(folder / "meta.json")
-    found = meta.get("format") if isinstance(meta, dict) else None
-    if found != format:
+    meta = read_json_object(folder / file)
+    if (found := meta.get("format")) != format:
         raise InputError(f"{folder}: expected format {format}, found {found}; {remedy}")
     if not has_checksums(folder):
         raise InputError(f"{folder / MANIFEST}: expected checksums of the folder, found no file")

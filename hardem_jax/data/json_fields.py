@@ -58,11 +58,23 @@ def get_strings(record: Mapping[str, Any], key: str, place: str) -> tuple[str, .
     return tuple(check_kind(value, str, expected) for value in values)
 
 
-def get_objects(record: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
-    """The list of objects under `key`; empty if it is absent or null."""
-    values = get_field(record, key, list, place) or []
+def get_objects(
+    record: Mapping[str, Any], key: str, place: str, *, required: bool = False
+) -> list[dict[str, Any]]:
+    """The list of objects under `key`; empty if it is absent or null and not required."""
+    values = get_field(record, key, list, place)
+    if values is None and required:
+        raise lacks(record, f"a list under {key!r}", place)
     expected = f"{place}: expected each element of {key!r} to be"
-    return [check_kind(value, dict, expected) for value in values]
+    return [check_kind(value, dict, expected) for value in values or []]
+
+
+def lacks(keys: Iterable[str], expected: str, place: str) -> InputError:
+    """The error for a record that has these keys and not what is expected."""
+    names = [repr(key) for key in keys]
+    more = ", ..." if len(names) > 6 else ""
+    found = f"the keys {', '.join(names[:6])}{more}" if names else "no keys"
+    return InputError(f"{place}: expected {expected}, found {found}")
 
 
 def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:

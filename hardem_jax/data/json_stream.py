@@ -20,7 +20,7 @@ from typing import Any
 
 import ijson
 
-from hardem_jax.data.json_fields import json_type
+from hardem_jax.data.json_fields import json_type, lacks
 from hardem_jax.errors import LARGEST, InputError, found_by
 
 PathLike = str | os.PathLike[str]
@@ -209,7 +209,7 @@ def _first_line(error: ijson.JSONError) -> str:
 
 def _require_list(path: PathLike, key: str) -> None:
     """Raises a specific `InputError` if `path` has no list under the top-level `key`."""
-    expected = f"{path}: expected an object with a list under {key!r}"
+    expected = f"an object with a list under {key!r}"
     keys: list[str] = []
     try:
         for prefix, event, value in json_events(path):
@@ -219,12 +219,11 @@ def _require_list(path: PathLike, key: str) -> None:
                 return
             elif event in _EVENTS and (prefix == key or (not prefix and event != "start_map")):
                 under = " under it" if prefix else ""
-                raise InputError(f"{expected}, found {_EVENTS[event]}{under}")
+                raise InputError(f"{path}: expected {expected}, found {_EVENTS[event]}{under}")
     except (ijson.JSONError, UnicodeDecodeError):
         if not keys:
             return  # broken from the start, which the caller reports
-    listing = ", ".join(map(repr, keys[:6])) + (", ..." if len(keys) > 6 else "")
-    raise InputError(f"{expected}, found " + (f"the keys {listing}" if keys else "no keys"))
+    raise lacks(keys, expected, str(path))
 
 
 def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -255,7 +254,10 @@ def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]
     Objects are counted, not lines, so that both layouts give the same numbers. Neither may hold NaN
     or Infinity, which JSON lacks.
     """
-    if _first_character(path) != b"[":
+    first = first_character(path)
+    if not first:
+        raise InputError(f"{path}: expected records, found an empty file")
+    if first != b"[":
         for number, (line, record) in enumerate(_json_lines(path, _STRICT), start=1):
             yield number, f"{path}: line {line}", record
         return
@@ -269,12 +271,13 @@ def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]
             yield number, place, record
 
 
-def _first_character(path: PathLike) -> bytes:
+def first_character(path: PathLike) -> bytes:
+    """The first one that is not blank; none of an empty file."""
     with open_bytes(path) as stream:
         while chunk := _read(stream, path, _CHUNK):
             if text := chunk.lstrip():
                 return text[:1]
-    raise InputError(f"{path}: expected records, found an empty file")
+    return b""
 
 
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -129,14 +129,3 @@ def read_left_out(folder: Path) -> dict[str, str]:
     An official metric counts these, too. One without an id has its place in the file.
     """
     return read_json(folder / _LEFT_OUT)
-
-
-def check_not_empty(
-    folder: Path, num_questions: int, for_evaluation: bool, exclusions: ExclusionCounts
-) -> None:
-    """Raises `InputError` if a split would have no question, before it gets its name."""
-    if not num_questions:
-        use = "evaluate" if for_evaluation else "train"
-        raise InputError(
-            f"{folder}: nothing to {use} on, no question can be used ({exclusions.one_line()})"
-        )

@@ -122,7 +122,9 @@ class Tokenizer:
         self._tokenizer.no_padding()
         template = self._pair_template()
         self._has_template = template is not None
-        self.template: PairTemplate = template or self._bert_template()
+        self.template: PairTemplate = template or PairTemplate(
+            (self._special("[CLS]"),), *[(self._special("[SEP]"),)] * 2
+        )
         self.pad_id = self._special(*_PADDING)
         self.unknown_id = self._special(*_UNKNOWN)
         self.vocab_size = self._tokenizer.get_vocab_size()
@@ -155,7 +157,8 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into ``folder``, readable by `load_tokenizer`."""
-        _write(folder / "tokenizer.json", self._tokenizer.to_str(pretty=True))
+        text = self._tokenizer.to_str(pretty=True)
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
     def save_pretrained(self, folder: Path, *, max_tokens: int, token_types: bool) -> None:
         """Writes the tokenizer for ``AutoTokenizer`` and for `load_tokenizer`.
@@ -193,8 +196,12 @@ class Tokenizer:
             **names,
             **_casing(whole),
         }
-        _write(folder / "tokenizer.json", whole.to_str(pretty=True))
-        _write(folder / "tokenizer_config.json", json.dumps(content, indent=2) + "\n")
+        texts = {
+            "tokenizer.json": whole.to_str(pretty=True),
+            "tokenizer_config.json": json.dumps(content, indent=2) + "\n",
+        }
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
 
     def _pair_template(self) -> PairTemplate | None:
         """What the post-processor puts around two texts, whatever kind of post-processor it is;
@@ -210,10 +217,6 @@ class Tokenizer:
                 ids = tuple(pair.ids)
                 return PairTemplate(ids[:first], ids[first + 1 : second], ids[second + 1 :])
         return None
-
-    def _bert_template(self) -> PairTemplate:
-        cls, sep = self._special("[CLS]"), self._special("[SEP]")
-        return PairTemplate((cls,), (sep,), (sep,))
 
     def _special(self, *tokens: str) -> int:
         """Id of the first of these tokens that the vocabulary has."""
@@ -236,10 +239,6 @@ def _casing(tokenizer: tokenizers.Tokenizer) -> dict[str, Any]:
         "strip_accents": found["strip_accents"],
         "tokenize_chinese_chars": found["handle_chinese_chars"],
     }
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
 
 
 def _without_blanks(text: str, offsets: np.ndarray) -> np.ndarray:
@@ -296,10 +295,6 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
     )
 
 
-def _from_json(file: Path) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_file(str(file))
-
-
 def _from_vocabulary(file: Path) -> tokenizers.Tokenizer:
     """BERT's tokenizer with the wordpieces of ``vocab.txt``, one per line."""
     config = _settings(file)
@@ -348,4 +343,8 @@ def _settings(file: Path) -> dict:
 
 
 #: The files that may hold a tokenizer, best first.
-_READERS = {"tokenizer.json": _from_json, "vocab.txt": _from_vocabulary, "merges.txt": _from_merges}
+_READERS = {
+    "tokenizer.json": lambda file: tokenizers.Tokenizer.from_file(str(file)),
+    "vocab.txt": _from_vocabulary,
+    "merges.txt": _from_merges,
+}

@@ -33,7 +33,6 @@ from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.records import (
     RecordSource,
     RecordWriter,
-    check_not_empty,
     read_left_out,
     write_left_out,
 )
@@ -47,7 +46,7 @@ from hardem_jax.documents.windows import (
     alias_matchers,
     make_windows,
 )
-from hardem_jax.errors import check_unicode
+from hardem_jax.errors import InputError, check_unicode
 from hardem_jax.words import split_words
 
 FORMAT = "spans 6"
@@ -212,7 +211,11 @@ def prepare_split(
                 row = dataclasses.asdict(question)
                 questions.write(json.dumps(row, ensure_ascii=False) + "\n")
         positives, negatives = writer.close()
-        check_not_empty(folder, len(set_sizes), keep_without_mention, exclusions)
+        if not set_sizes:
+            use = "evaluate" if keep_without_mention else "train"
+            raise InputError(
+                f"{folder}: nothing to {use} on, no question can be used ({exclusions.one_line()})"
+            )
         write_left_out(partial, exclusions, kept)
         tokenizer.save(partial)
         meta = {

@@ -25,7 +25,7 @@ from hardem_jax.data.exclusions import (
     SEVERAL_SPANS,
     ExclusionCounts,
 )
-from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings, json_type
+from hardem_jax.data.json_fields import get_field, get_id, get_objects, get_strings, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_entries
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, has_overflow
@@ -97,7 +97,7 @@ def read_drop(
         whole = get_field(record, "passage", str, place) or ""
         passage = whole if max_words is None else whole[: cut_after_words(whole, max_words)]
         defects = set(_defects(whole, passage, numbers))
-        for number, qa in enumerate(_qa_pairs(record, place)):
+        for number, qa in enumerate(get_objects(record, "qa_pairs", place, required=True)):
             at = f"{place}, question {number}"
             example = _example(qa, passage_id, passage, at, skips)
             if example is None:
@@ -186,8 +186,7 @@ def _golds(record: dict[str, Any], place: str) -> Iterator[dict[str, Any]]:
     if answer is None:
         return
     yield _gold(answer, f"{place}, answer")
-    for other in get_field(record, "validated_answers", list, place) or []:
-        other = check_kind(other, dict, f"{place}: expected each of 'validated_answers' to be")
+    for other in get_objects(record, "validated_answers", place):
         yield _gold(other, f"{place}, validated answer")
 
 
@@ -213,12 +212,3 @@ def _number_text(answer: dict[str, Any], place: str) -> str:
 
 def _filled(gold: dict[str, Any]) -> bool:
     return bool(gold["number"] or any(gold["date"].values()) or gold["spans"])
-
-
-def _qa_pairs(record: dict[str, Any], place: str) -> list[dict[str, Any]]:
-    pairs = get_field(record, "qa_pairs", list, place)
-    if pairs is None:
-        found = ", ".join(map(repr, list(record)[:6])) or "no keys"
-        raise InputError(f"{place}: expected a list under 'qa_pairs', found {found}")
-    expected = f"{place}: expected each element of 'qa_pairs' to be"
-    return [check_kind(pair, dict, expected) for pair in pairs]

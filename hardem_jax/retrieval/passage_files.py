@@ -12,21 +12,13 @@ from __future__ import annotations
 
 import csv
 import re
-import zlib
 from collections import deque
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, ExclusionCounts
-from hardem_jax.data.json_fields import get_field, get_id
-from hardem_jax.data.json_stream import (
-    PathLike,
-    iter_json_records,
-    long_csv_fields,
-    not_utf8,
-    open_bytes,
-)
+from hardem_jax.data.json_fields import get_field, get_id, lacks
+from hardem_jax.data.json_stream import PathLike, iter_json_records, iter_lines, long_csv_fields
 from hardem_jax.errors import InputError
 
 # Reasons of `ExclusionCounts`, for passages left out:
@@ -43,7 +35,7 @@ _TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
 
 @dataclass(frozen=True)
 class RawPassage:
-    """A passage as read from a file; its title may be empty, and ``place`` is file and line."""
+    """A passage of a file; its title may be empty, and ``place`` is file and line."""
 
     place: str
     id: str
@@ -88,8 +80,7 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
     for _, place, record in iter_json_records(path):
         key = "text" if "text" in record else "contents"
         if key not in record:
-            keys = ", ".join(map(repr, record)) or "none"
-            raise InputError(f"{place}: expected 'text' or 'contents', found the keys {keys}")
+            raise lacks(record, "'text' or 'contents'", place)
         id = get_id(record, "id", place) or get_id(record, "_id", place) or ""
         text = get_field(record, key, str, place) or ""
         title = get_field(record, "title", str, place) or ""
@@ -99,60 +90,41 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
 
 
 def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[RawPassage]:
-    with open_bytes(path) as stream:
-        lines = Lines(stream, str(path))
-        first = (lines.pull() or (0, ""))[1].removeprefix("\ufeff")
-        header = _parse_row(first, lines, limit) or []
-        if missing := [column for column in _COLUMNS if column not in header]:
-            expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
-            raise InputError(f"{path}: {expected}, found none named {missing[0]}")
-        places = [header.index(column) for column in _COLUMNS]
-        while (line := lines.pull()) is not None:
-            number, text = line
-            if not text.strip("\r\n"):
-                continue
-            row = _parse_row(text, lines, limit)
-            if row is None:
-                skips.add(BAD_QUOTES, f"line {number}")
-            elif len(row) != len(header):
-                skips.add(BAD_FIELDS, f"line {number}")
-            else:
-                id, passage, title = (row[column] for column in places)
-                yield RawPassage(f"{path}: line {number}", id.strip(), title, passage)
+    lines = _Lines(path)
+    first = next(lines, (0, ""))[1].removeprefix("\ufeff")
+    header = _parse_row(first, lines, limit) or []
+    if missing := [column for column in _COLUMNS if column not in header]:
+        expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
+        raise InputError(f"{path}: {expected}, found none named {missing[0]}")
+    places = [header.index(column) for column in _COLUMNS]
+    for number, text in lines:
+        if not text.strip("\r\n"):
+            continue
+        row = _parse_row(text, lines, limit)
+        if row is None:
+            skips.add(BAD_QUOTES, f"line {number}")
+        elif len(row) != len(header):
+            skips.add(BAD_FIELDS, f"line {number}")
+        else:
+            id, passage, title = (row[column] for column in places)
+            yield RawPassage(f"{path}: line {number}", id.strip(), title, passage)
 
 
-class Lines:
-    """Reads numbered lines of text, and can take lines back."""
+class _Lines(Iterator[tuple[int, str]]):
+    """Numbered lines of a text, some of which can be given back."""
 
-    def __init__(self, stream: Any, name: str):
-        self._stream, self._name = stream, name
+    def __init__(self, path: PathLike):
+        self._lines = iter_lines(path)
         self._back: deque[tuple[int, str]] = deque()
-        self._number = self._offset = 0
 
-    def pull(self) -> tuple[int, str] | None:
-        """The next line with its number from 1; None at the end."""
-        if self._back:
-            return self._back.popleft()
-        try:
-            line = self._stream.readline()
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{self._name}: cannot be read: {error}") from error
-        if not line:
-            return None
-        self._number += 1
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            place = f"{self._name}: line {self._number}"
-            raise not_utf8(place, self._offset + error.start, line[error.start :]) from error
-        self._offset += len(line)
-        return self._number, text
+    def __next__(self) -> tuple[int, str]:
+        return self._back.popleft() if self._back else next(self._lines)
 
     def give_back(self, lines: list[tuple[int, str]]) -> None:
         self._back.extendleft(reversed(lines))
 
 
-def _parse_row(first: str, lines: Lines, limit: int) -> list[str] | None:
+def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
     """Parses the row that starts with the line `first`; None if its quoting is broken.
 
     A quoted field may span several lines, but an unclosed quotation mark must not swallow the
@@ -165,7 +137,7 @@ def _parse_row(first: str, lines: Lines, limit: int) -> list[str] | None:
     def feed() -> Iterator[str]:
         yield first
         size = len(first)
-        while size <= limit and (line := lines.pull()) is not None:
+        while size <= limit and (line := next(lines, None)) is not None:
             pulled.append(line)
             size += len(line[1])
             yield line[1]

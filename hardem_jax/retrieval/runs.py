@@ -17,19 +17,18 @@ from __future__ import annotations
 import math
 import string
 import sys
-import zlib
 from collections.abc import Sequence
 
-from hardem_jax.data.json_fields import get_id, get_objects
+from hardem_jax.data.json_fields import get_id, get_objects, lacks
 from hardem_jax.data.json_stream import (
     PathLike,
+    first_character,
     is_pyserini_run,
     iter_json_entries,
     iter_json_records,
-    open_bytes,
+    iter_lines,
 )
 from hardem_jax.errors import InputError
-from hardem_jax.retrieval.passage_files import Lines
 
 #: Passage ids of a question and their scores, None where the run has none; best first, each once.
 Ranking = list[tuple[str, float | None]]
@@ -46,7 +45,7 @@ def read_run(
     and the passages of the other two keep the order of the file. ``provenance_id`` is the id of a
     passage in terms of the fields of KILT's provenance: "{wikipedia_id}_{start_paragraph_id}".
     """
-    if not _is_json(path):
+    if first_character(path) not in (b"{", b"["):
         found = _trec(path, top)
     else:
         found = _pyserini(path) if is_pyserini_run(path) else _kilt(path, provenance_id)
@@ -56,31 +55,19 @@ def read_run(
     return kept
 
 
-def _is_json(path: PathLike) -> bool:
-    with open_bytes(path) as stream:
-        try:
-            start = stream.read(1 << 12)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: cannot be read: {error}") from error
-    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
-
-
 def _trec(path: PathLike, top: int) -> dict[str, Ranking]:
     found: dict[str, Ranking] = {}
-    with open_bytes(path) as stream:
-        lines = Lines(stream, str(path))
-        while (line := lines.pull()) is not None:
-            number, text = line
-            place, fields = f"{path}: line {number}", text.removeprefix("\ufeff").split()
-            if not fields:
-                continue
-            if len(fields) != 6:
-                raise InputError(f"{place}: expected {_FIELDS}, found {len(fields)} fields")
-            ranking = found.setdefault(fields[0], [])
-            ranking.append((fields[2], _score(fields[4], place)))
-            # Runs hold up to a thousand passages of a question.
-            if len(ranking) > 4 * top:
-                ranking[:] = _best(_by_score(ranking), top)
+    for number, text in iter_lines(path):
+        place, fields = f"{path}: line {number}", text.split()
+        if not fields:
+            continue
+        if len(fields) != 6:
+            raise InputError(f"{place}: expected {_FIELDS}, found {len(fields)} fields")
+        ranking = found.setdefault(fields[0], [])
+        ranking.append((fields[2], _score(fields[4], place)))
+        # Runs hold up to a thousand passages of a question.
+        if len(ranking) > 4 * top:
+            ranking[:] = _best(_by_score(ranking), top)
     return {question: _by_score(ranking) for question, ranking in found.items()}
 
 
@@ -117,10 +104,7 @@ def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
             for entry in get_objects(output, "provenance", place):
                 values = {name: get_id(entry, name, place) for name in names}
                 if missing := [name for name, value in values.items() if value is None]:
-                    keys = ", ".join(map(repr, entry)) or "none"
-                    raise InputError(
-                        f"{place}: expected {missing[0]!r} in its provenance, found the keys {keys}"
-                    )
+                    raise lacks(entry, f"{missing[0]!r} in its provenance", place)
                 score = entry.get("score")
                 known = isinstance(score, (int, float)) and abs(score) <= sys.float_info.max
                 ranking.append((provenance_id.format(**values), score if known else None))

@@ -223,7 +223,7 @@ def test_preparing_again_replaces_and_gives_the_same_bytes(tmp_path, tokenizer):
 @pytest.mark.parametrize(
     ("content", "culprit"),
     [
-        ("{", "expected JSON"),
+        ("{", "expected a JSON object"),
         (json.dumps({"format": 2}), "expected format spans 6, found 2; prepare it again"),
     ],
 )

@@ -143,7 +143,10 @@ def test_broken_files(read, raw, message):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"nfl_1": {"passage": "x"}}, "nfl_1: expected a list under 'qa_pairs', found 'passage'"),
+        (
+            {"nfl_1": {"passage": "x"}},
+            "nfl_1: expected a list under 'qa_pairs', found the keys 'passage'",
+        ),
         ({"nfl_1": {}}, "expected a list under 'qa_pairs', found no keys"),
         ([{"passage": "x"}], "expected an object, found a list"),
         ("nfl", "expected an object, found a string"),

@@ -7,12 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from hardem_jax.data.batching.packing import (
-    PADDING,
-    packing_arrays,
-    rounded_rows,
-    rows_needed,
-)
+from hardem_jax.data.batching.packing import PADDING, packing_arrays, rounded_rows, rows_needed
 from hardem_jax.data.batching.padding import Arrays, BatchConfig, Items, Pad
 
 T = TypeVar("T")
@@ -43,16 +38,8 @@ def evaluation_batches(
         num_rows, batches = _packed(lengths, config.batch_size, row_tokens, num_devices)
         for chosen in batches:
             arrays = pad(_rows(examples, chosen), num_tokens)
-            yield (
-                chosen,
-                arrays
-                | packing_arrays(
-                    arrays["where"],
-                    num_devices=num_devices,
-                    num_rows=num_rows,
-                    row_tokens=row_tokens,
-                ),
-            )
+            sizes = {"num_devices": num_devices, "num_rows": num_rows, "row_tokens": row_tokens}
+            yield chosen, arrays | packing_arrays(arrays["where"], **sizes)
         return
     for bucket, num_tokens in enumerate(buckets):
         members = np.flatnonzero(bucket_indices == bucket)

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from hardem_jax.data.batching.packing import (
-    PADDING,
-    packing_arrays,
-    rounded_rows,
-    rows_needed,
-)
+from hardem_jax.data.batching.packing import PADDING, packing_arrays, rounded_rows, rows_needed
 from hardem_jax.data.batching.padding import Batch, BatchConfig, Items, Pad
 from hardem_jax.errors import InputError
 
@@ -237,16 +232,8 @@ def example_batches(plan: Plan, *, pad: Pad, shard: tuple[int, int] = (0, 1)) ->
     epoch = [plan[i] for i in range(min(len(plan), plan.steps_per_epoch))]
     shapes = {(step.packed_rows or 0, step.num_tokens): step for step in epoch}
     steps = [shapes[shape] for shape in sorted(shapes, reverse=True)]
-    return [
-        _read(
-            dataclasses.replace(step, items=np.full_like(step.items, PADDING)),
-            (),
-            plan,
-            pad,
-            shard,
-        )
-        for step in steps
-    ]
+    empty = (dataclasses.replace(x, items=np.full_like(x.items, PADDING)) for x in steps)
+    return [_read(step, (), plan, pad, shard) for step in empty]
 
 
 def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[int, int]) -> Batch:

@@ -35,12 +35,13 @@ from hardem_jax.checksums import write_checksums
 from hardem_jax.data.builders.beam import write_with_beam
 from hardem_jax.data.builders.counts import count
 from hardem_jax.data.builders.features import features_of
-from hardem_jax.data.builders.shards import Shard, cut, write_here
-from hardem_jax.data.builders.sources import digests, download
+from hardem_jax.data.builders.shards import Shard, cut, write_shard
+from hardem_jax.data.builders.sources import digest, download
 from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json, writing
 from hardem_jax.data.json_stream import PathLike
+from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
@@ -120,11 +121,10 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
                 super().download_and_prepare(**options)
 
     def _info(self) -> tfds.core.DatasetInfo:
-        features = features_of(self.data_set.solver.kind)
         return tfds.core.DatasetInfo(
             builder=self,
             description=f"{type(self.data_set).__name__} with Z",
-            features=features,
+            features=features_of(self.data_set.solver.kind),
             homepage=self.data_set.RELEASE.home,
             disable_shuffling=True,
         )
@@ -150,7 +150,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
         files = {split: self._files(split, len(shards)) for split, shards in plan.items()}
         work = [pair for split in plan for pair in zip(plan[split], files[split], strict=True)]
         if config.beam_options is None and config.beam_runner is None:
-            for _ in self._progress(write_here(work, self._processes)):
+            written = map_in_order(write_shard, work, processes=self._processes, chunk_size=1)
+            for _ in self._progress(written):
                 pass
         else:
             write_with_beam(work, config.beam_options, config.beam_runner)
@@ -173,11 +174,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
         write_checksums(Path(self.data_dir))
 
     def _files(self, split: str, count: int) -> list[Path]:
-        template = self._get_filename_template(split)
-        return [
-            Path(template.sharded_filepath(shard_index=index, num_shards=count))
-            for index in range(count)
-        ]
+        path = self._get_filename_template(split).sharded_filepath
+        return [Path(path(shard_index=index, num_shards=count)) for index in range(count)]
 
     def _meta(self, plan: dict[str, list[Shard]]) -> dict[str, Any]:
         """Content of ``build.json``; writes the indices of the splits."""
@@ -206,19 +204,12 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
     def _splits_there(self) -> tuple[str, ...]:
         if self.folder is None:
             return self.data_set.SPLITS
-        folder = self.folder
-        found = tuple(
-            split
-            for split in self.data_set.SPLITS
-            if all(
-                os.path.exists(folder / name) for name in self.data_set.source_names(folder, split)
-            )
-        )
+        names = {x: self.data_set.source_names(self.folder, x) for x in self.data_set.SPLITS}
+        found = tuple(x for x in names if all(os.path.exists(self.folder / n) for n in names[x]))
         if not found:
-            names = ", ".join(self.data_set.source_names(self.folder, self.data_set.SPLITS[0]))
             raise InputError(
-                f"{self.folder}: expected {names}, from {self.data_set.RELEASE.home}; "
-                "found no such files"
+                f"{self.folder}: expected {', '.join(names[self.data_set.SPLITS[0]])}, from "
+                f"{self.data_set.RELEASE.home}; found no such files"
             )
         return found
 
@@ -233,7 +224,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
             return {split: {self.data_set.RELEASE.url: self._checksum()} for split in self.splits}
         names = {split: self.data_set.source_names(self.folder, split) for split in self.splits}
         # What several splits share (gigabytes of evidence) is read once.
-        found = digests(self.folder, {name for some in names.values() for name in some})
+        found = {name: digest(self.folder / name) for name in {*sum(names.values(), ())}}
         return {split: {name: found[name] for name in some} for split, some in names.items()}
 
     def _checksum(self) -> str:

@@ -81,7 +81,7 @@ def write_with_beam(shards: Iterable[tuple[Shard, Path]], options: Any, runner: 
 
     try:
         with _importable_by_workers(), beam.Pipeline(runner=runner, options=options) as pipeline:
-            _ = pipeline | beam.Create(list(shards)) | "write" >> beam.MapTuple(write_shard)
+            _ = pipeline | beam.Create(list(shards)) | "write" >> beam.Map(write_shard)
     except Exception as error:
         # Of an exception in another process, Beam has the text; it adds the step to either.
         text = f"{InputError.__name__}: {error}" if isinstance(error, InputError) else str(error)

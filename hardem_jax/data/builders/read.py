@@ -17,11 +17,11 @@ from typing import Any
 
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums
+from hardem_jax.checksums import MANIFEST
 from hardem_jax.data.builders.base import BUILD_FILE, FORMAT, index_file
 from hardem_jax.data.builders.features import parse
 from hardem_jax.data.data_sets import Record, RecordKind
-from hardem_jax.data.files import read_json
+from hardem_jax.data.files import read_json, read_meta
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError, similar_path
 from hardem_jax.registry import task_module
@@ -67,8 +67,7 @@ class Build:
 
 
 class Examples(Sequence[Any]):
-    """Objects made of records when they are asked for, a source for Grain; ``places`` selects
-    records."""
+    """Objects made of the records at these places, of all if None, when they are asked for."""
 
     def __init__(
         self,
@@ -99,35 +98,14 @@ def open_build(folder: PathLike) -> Build:
         # incomplete.* is what a build that was killed leaves.
         there = os.path.isdir(folder)  # globbing raises on an over-long name
         files = (file for name in marks if there for file in folder.glob(f"**/{name}"))
-        found = sorted(
-            {
-                file.parent
-                for file in files
-                if not any(
-                    part.startswith("incomplete.") for part in file.relative_to(folder).parts
-                )
-            }
-        )
+        folders = {file.parent for file in files}
+        found = sorted(x for x in folders if "/incomplete." not in f"/{x.relative_to(folder)}")
     if len(found) != 1:
         listing = ": " + ", ".join(map(str, found)) if found else similar_path(folder)
         raise InputError(
             f"{folder}: expected one complete build (run `prepare` first), "
             f"found {len(found)}{listing}"
         )
-    meta = read_build_file(found[0])
-    return Build(found[0], meta)
-
-
-def read_build_file(folder: Path) -> dict[str, Any]:
-    """``build.json`` of a build, checked in full against its checksum."""
-    # Without a record it may be of an older format, which the message should say.
-    if has_checksums(folder):
-        verify_checksums(folder)
-    file = folder / BUILD_FILE
-    meta = read_json(file)
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else None
-        raise InputError(f"{file}: expected format {FORMAT}, found {found}; build it again")
-    if not has_checksums(folder):
-        raise InputError(f"{folder / MANIFEST}: expected the checksums of the build, found none")
-    return meta
+    return Build(
+        found[0], read_meta(found[0], format=FORMAT, file=BUILD_FILE, remedy="build it again")
+    )

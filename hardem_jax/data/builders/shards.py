@@ -14,7 +14,7 @@ import json
 import os
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,29 +24,20 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from hardem_jax.data.builders.features import serialize
 from hardem_jax.data.data_sets import Record, Solver
 from hardem_jax.data.files import writing
-from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """Consecutive examples of a split; calling it gives their keys and records, as TFDS wants.
-
-    Attributes:
-        work_file: pickled list of the examples, on a file system that all workers see.
-        first: position of the first in the split.
-        count: how many.
-        solver: finds their Z.
-    """
+    """Consecutive examples of a split, pickled in a file that all workers see."""
 
     work_file: Path
-    first: int
     count: int
     solver: Solver
 
-    def __call__(self) -> Iterator[tuple[int, Record]]:
-        examples = pickle.loads(self.work_file.read_bytes())
-        yield from enumerate(self.solver.records(examples), start=self.first)
+    def records(self) -> Iterator[Record]:
+        """Their records, with Z."""
+        return self.solver.records(pickle.loads(self.work_file.read_bytes()))
 
     @property
     def facts_file(self) -> Path:
@@ -64,18 +55,19 @@ def cut(examples: Iterable[Any], folder: Path, solver: Solver, size: int) -> lis
     shards: list[Shard] = []
     iterator = iter(examples)
     while some := list(itertools.islice(iterator, size)):
-        shard = Shard(folder / f"{len(shards):05}.pickle", size * len(shards), len(some), solver)
+        shard = Shard(folder / f"{len(shards):05}.pickle", len(some), solver)
         shard.work_file.write_bytes(pickle.dumps(some))
         shards.append(shard)
     return shards
 
 
-def write_shard(shard: Shard, path: Path) -> None:
+def write_shard(shard_and_path: tuple[Shard, Path]) -> None:
     """Writes the records of a shard to an ArrayRecord file, and their facts to its `facts_file`.
 
     Both get their names when they are complete, so that a worker that is killed, or that another
     one repeats, does no harm.
     """
+    shard, path = shard_and_path
     kind = shard.solver.kind
     partial = shard.work_file.with_name(uuid.uuid4().hex)
     rows: list[dict[str, Any]] = []
@@ -84,7 +76,7 @@ def write_shard(shard: Shard, path: Path) -> None:
     with writing(path):
         try:
             try:
-                for _, record in shard():
+                for record in shard.records():
                     data = serialize(kind, record)
                     writer.write(data)
                     facts = shard.solver.facts(record)
@@ -96,12 +88,3 @@ def write_shard(shard: Shard, path: Path) -> None:
         os.replace(partial, path)
         partial.write_text(json.dumps(rows), "utf-8")
         os.replace(partial, shard.facts_file)
-
-
-def write_here(shards: Sequence[tuple[Shard, Path]], processes: int = 1) -> Iterator[None]:
-    """Writes the shards on this machine, in several processes, and yields after each."""
-    return map_in_order(_write, shards, processes=processes, chunk_size=1)
-
-
-def _write(pair: tuple[Shard, Path]) -> None:
-    write_shard(*pair)

@@ -14,7 +14,7 @@ import os
 import socket
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,6 @@ def _files_below(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
     if here not in above:
         for path in folder.iterdir():
             yield from _files_below(path, above | {here}) if path.is_dir() else (path,)
-
-
-def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Name -> digest of files or folders in a folder."""
-    return {name: digest(folder / name) for name in names}
 
 
 def download(release: Release, dl_manager: tfds.download.DownloadManager, folder: Path) -> Path:

@@ -28,6 +28,7 @@ from hardem_jax.data.json_fields import (
     get_id,
     get_strings,
     json_type,
+    lacks,
 )
 from hardem_jax.data.json_stream import PathLike, is_pyserini_run, iter_json_records
 from hardem_jax.documents.examples import Document, OpenQuestion, Passage, ReadingExample
@@ -106,9 +107,8 @@ def write_contexts(
     """
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open
-    start, between, end = ("", "", "")
-    if path.name.removesuffix(".gz").endswith(".json"):
-        start, between, end = ("[\n", ",", "]\n")
+    is_list = path.name.removesuffix(".gz").endswith(".json")
+    start, between, end = ("[\n", ",", "]\n") if is_list else ("", "", "")
     total = count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,15 +136,13 @@ def _all_records(
             "id": question.id,
             "question": question.question,
             "answers": question.answers,
-            "ctxs": [_plain(passage) for passage in passages],
+            "ctxs": [
+                {name: x for name, x in dataclasses.asdict(passage).items() if x is not None}
+                for passage in passages
+            ],
         }
     for id, reason in left_out.left_out if left_out else ():
         yield {"id": id, "question": "", "answers": [], "ctxs": [], _LEFT_OUT: reason}
-
-
-def _plain(passage: Passage) -> dict[str, Any]:
-    fields = dataclasses.asdict(passage)
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _questions(
@@ -166,8 +164,7 @@ def _questions(
             continue
         question = get_field(record, "question", str, place)
         if question is None:
-            keys = ", ".join(map(repr, record)) or "none"
-            raise InputError(f"{place}: expected a string under 'question', found the keys {keys}")
+            raise lacks(record, "a string under 'question'", place)
         answers = get_strings(record, "answers", place)
         if reason := find_defect(question, answers, require_answers=require_answers):
             skips.add(reason, id)
@@ -181,8 +178,7 @@ def _listed(record: dict[str, Any], place: str) -> list[tuple[str, Any]]:
     names = _LISTS if record.get("ctxs") is None else ("ctxs",)
     lists = {name: get_field(record, name, list, place) for name in names}
     if all(entries is None for entries in lists.values()):
-        keys = ", ".join(map(repr, record))
-        raise InputError(f"{place}: expected a list under 'ctxs', found the keys {keys}")
+        raise lacks(record, "a list under 'ctxs'", place)
     return [
         (f"{place}: {name!r} {number}", entry)
         for name, entries in lists.items()
@@ -195,8 +191,7 @@ def _passage(entry: Any, default_id: str, place: str) -> Passage:
         raise InputError(f"{place}: expected an object, found {json_type(entry)}")
     text = get_field(entry, "text", str, place)
     if text is None:
-        keys = ", ".join(map(repr, entry)) or "none"
-        raise InputError(f"{place}: expected a string under 'text', found the keys {keys}")
+        raise lacks(entry, "a string under 'text'", place)
     title = get_field(entry, "title", str, place) or ""
     ids = (get_id(entry, name, place) for name in ("id", "passage_id", "psg_id"))
     return Passage(next(filter(None, ids), default_id), title, text)

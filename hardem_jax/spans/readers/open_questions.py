@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
-from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects
+from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects, lacks
 from hardem_jax.data.json_stream import PathLike, iter_json_records
 from hardem_jax.documents.examples import OpenQuestion
-from hardem_jax.errors import InputError
 from hardem_jax.words import ARTICLES, split_words
 
 # Reason of `ExclusionCounts`, for questions left out:
@@ -58,8 +57,7 @@ def read_kilt_questions(
     for _, place, record in iter_json_records(path):
         id, question = get_id(record, "id", place), get_field(record, "input", str, place)
         if id is None or question is None:
-            keys = ", ".join(map(repr, record)) or "none"
-            raise InputError(f"{place}: expected 'id' and 'input', found the keys {keys}")
+            raise lacks(record, "'id' and 'input'", place)
         outputs = get_objects(record, "output", place)
         answers = distinct(get_field(one, "answer", str, place) or "" for one in outputs)
         if reason := find_defect(question, answers, require_answers=require_answers):

@@ -27,7 +27,7 @@ from hardem_jax.data.exclusions import (
     SEVERAL_SPANS,
     ExclusionCounts,
 )
-from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id
+from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects, lacks
 from hardem_jax.data.json_stream import PathLike, first_list, iter_json_items, iter_json_records
 from hardem_jax.documents.examples import UNKNOWN, Document, ReadingExample
 from hardem_jax.errors import InputError
@@ -104,7 +104,8 @@ def read_squad_layout(
             yield from _row_examples(article, index, place, rules)
             continue
         title = get_field(article, "title", str, place) or f"article {index}"
-        for number, paragraph in enumerate(_objects(article, "paragraphs", place)):
+        paragraphs = get_objects(article, "paragraphs", place, required=True)
+        for number, paragraph in enumerate(paragraphs):
             document_id = f"{title}#{paragraph_counts[title]}"
             paragraph_counts[title] += 1
             yield from _examples(paragraph, document_id, f"{place}, paragraph {number}", rules)
@@ -160,8 +161,7 @@ def _row_examples(
 ) -> Iterator[ReadingExample]:
     """The question of a row, if it can be used."""
     if not {"question", "context"} <= row.keys():
-        keys = ", ".join(map(repr, row)) or "none"
-        raise InputError(f"{place}: expected 'question' and 'context', found the keys {keys}")
+        raise lacks(row, "'question' and 'context'", place)
     title = get_field(row, "title", str, place) or ""
     document = Document(f"{title}#{index}", get_field(row, "context", str, place) or "")
     found = get_field(row, "answers", dict, place) or {}
@@ -200,7 +200,7 @@ def _examples(
     paragraph: dict[str, Any], document_id: str, place: str, rules: _Rules
 ) -> Iterator[ReadingExample]:
     document = Document(document_id, get_field(paragraph, "context", str, place) or "")
-    for number, record in enumerate(_objects(paragraph, "qas", place)):
+    for number, record in enumerate(get_objects(paragraph, "qas", place, required=True)):
         example = _example(record, document, f"{place}, question {number}", rules)
         if example is not None:
             yield example
@@ -245,11 +245,8 @@ def _example(
 
 def _answers(record: dict[str, Any], place: str) -> list[tuple[str, int | None]]:
     """Returns (text, start) for every answer with a text."""
-    answers = get_field(record, "answers", list, place) or []
-    expected = f"{place}: expected each element of 'answers' to be"
     pairs = []
-    for answer in answers:
-        answer = check_kind(answer, dict, expected)
+    for answer in get_objects(record, "answers", place):
         text = get_field(answer, "text", str, place) or ""
         start = get_field(answer, "answer_start", int, place)
         if text.strip():
@@ -267,14 +264,3 @@ def _first_mention(
     if start is None or start < 0 or context[start : start + len(text)] != text:
         return None
     return 0, start, start + len(text)
-
-
-def _objects(record: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]:
-    """Returns the required list of objects under `key`."""
-    values = get_field(record, key, list, place)
-    if values is None:
-        keys = ", ".join(map(repr, list(record)[:6]))
-        found = f"the keys {keys}" if keys else "no keys"
-        raise InputError(f"{place}: expected a list under {key!r}, found {found}")
-    expected = f"{place}: expected each element of {key!r} to be"
-    return [check_kind(value, dict, expected) for value in values]

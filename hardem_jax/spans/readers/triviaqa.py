@@ -31,7 +31,14 @@ from hardem_jax.data.exclusions import (
     NO_ID,
     ExclusionCounts,
 )
-from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id, get_strings
+from hardem_jax.data.json_fields import (
+    check_kind,
+    distinct,
+    get_field,
+    get_id,
+    get_objects,
+    get_strings,
+)
 from hardem_jax.data.json_stream import PathLike, iter_json_items, json_events, read_text
 from hardem_jax.documents.examples import Document, OpenQuestion, ReadingExample
 from hardem_jax.errors import InputError
@@ -171,9 +178,7 @@ def _verified_pages(record: dict[str, Any], place: str) -> dict[str, Any]:
     """The record with those of its pages that hold the answer, as people found."""
     kept = {}
     for key in _FOLDERS:
-        pages = get_field(record, key, list, place) or []
-        expected = f"{place}: expected each element of {key!r} to be"
-        pages = [check_kind(page, dict, expected) for page in pages]
+        pages = get_objects(record, key, place)
         kept[key] = [x for x in pages if get_field(x, "DocPartOfVerifiedEval", bool, place)]
     return record | kept
 
@@ -249,8 +254,7 @@ def _pages(record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
     """Yields (folder, file name) of every listed page once; the name may be empty."""
     seen = set()
     for key, folder in _FOLDERS.items():
-        for page in get_field(record, key, list, place) or []:
-            page = check_kind(page, dict, f"{place}: expected each element of {key!r} to be")
+        for page in get_objects(record, key, place):
             name = get_field(page, "Filename", str, place) or ""
             if (folder, name) not in seen:  # a page listed twice adds no evidence
                 seen.add((folder, name))

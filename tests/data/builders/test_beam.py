@@ -70,12 +70,12 @@ def test_a_worker_that_fails_leaves_nothing(beam, root, tmp_path):
 class FullDisk(shards.Shard):
     """Its worker finds no room for what it writes."""
 
-    def __call__(self):
+    def records(self):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Defective(shards.Shard):
-    def __call__(self):
+    def records(self):
         raise KeyError("question_numbers")
 
 
@@ -97,7 +97,7 @@ class StandIn(types.ModuleType):
         super().__init__("apache_beam")
         self.Create = list
 
-        class MapTuple:
+        class Map:
             def __init__(self, function):
                 self.function = function
 
@@ -113,11 +113,11 @@ class StandIn(types.ModuleType):
                     self.items = step
                     return self
                 try:
-                    return [step.function(*item) for item in self.items]
+                    return [step.function(item) for item in self.items]
                 except Exception as error:
                     raise wrap(error) from None
 
-        self.MapTuple, self.Pipeline = MapTuple, Pipeline
+        self.Map, self.Pipeline = Map, Pipeline
 
 
 @pytest.mark.parametrize("wrap", [in_this_process, in_another_process])
@@ -126,11 +126,11 @@ def test_a_full_disk_of_a_worker_is_one_line(monkeypatch, tmp_path, wrap):
     solver = SpanSolver()
     file = tmp_path / "train-0"
     with pytest.raises(InputError) as refused:
-        write_with_beam([(FullDisk(tmp_path / "0.pickle", 0, 1, solver), file)], None)
+        write_with_beam([(FullDisk(tmp_path / "0.pickle", 1, solver), file)], None)
     assert str(refused.value) == f"{file}: cannot be written (No space left on device)"
     # A defect keeps its stack trace.
     with pytest.raises((KeyError, RuntimeError), match="question_numbers"):
-        write_with_beam([(Defective(tmp_path / "0.pickle", 0, 1, solver), file)], None)
+        write_with_beam([(Defective(tmp_path / "0.pickle", 1, solver), file)], None)
 
 
 @pytest.mark.filterwarnings("ignore")

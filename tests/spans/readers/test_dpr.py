@@ -114,7 +114,7 @@ def test_defects_are_counted(read):
         ("", "dev.json: expected records, found an empty file"),
         ("[1]", "dev.json: item 1: expected an object, found an integer"),
         ('{"question": 3}', r"dev.json: line 1 \(dev#1\): expected 'question' to be a string"),
-        ("[{}]", r"item 1 \(dev#1\): expected a string under 'question', found the keys none"),
+        ("[{}]", r"item 1 \(dev#1\): expected a string under 'question', found no keys"),
         (
             json.dumps({"0": {"question": "w", "answers": ["a"], "contexts": []}}, indent=4),
             "dev.json: expected questions with passages.*a run of Pyserini; .*join --ranking",
