@@ -83,20 +83,14 @@ class PlantedConfig:
     def __post_init__(self):
         require(self, "num_train", "num_dev", at_least=1)
         require(self, "seed", at_least=0, below=2**32)
-        if not 2 <= self.num_people <= len(NAMES) // 5:
-            raise InputError(
-                f"num_people: expected 2 to {len(NAMES) // 5}, found {self.num_people}"
-            )
+        require(self, "num_people", at_least=2, at_most=len(NAMES) // 5)
         if not 1 <= self.num_verbs <= len(QUESTION_VERBS) or self.num_verbs % self.num_people:
             raise InputError(
                 f"num_verbs: expected a multiple of num_people ({self.num_people}) and at most "
                 f"{len(QUESTION_VERBS)}, found {self.num_verbs}"
             )
-        if not 0 <= self.max_passing <= len(OTHER_VERBS) // self.num_people:
-            raise InputError(
-                f"max_passing: expected 0 to {len(OTHER_VERBS) // self.num_people}, "
-                f"found {self.max_passing}"
-            )
+        most = len(OTHER_VERBS) // self.num_people
+        require(self, "max_passing", at_least=0, at_most=most)
         require(self, "decoys", at_least=0)
         require(self, "spurious", "missing", "first", "noise", at_least=0, at_most=1)
         if self.noise + self.missing > 1:

@@ -12,11 +12,30 @@ if TYPE_CHECKING:
     from hardem_jax.documents.windows import Window
 
 
-def piece(label: str, text: str, spans: Sequence[Sequence[tuple[int, int]]], begin: int) -> Text:
+#: Document, first character and exclusive end of a span.
+Place = tuple[int, int, int]
+
+
+def _text(label: str, place: Place, text: str, solutions: Sequence[Sequence[Place]]) -> Text:
     """A part of a document, with the spans of each solution that lie in it."""
-    end = begin + len(text)
-    inside = [[(a - begin, b - begin) for a, b in own if begin <= a and b <= end] for own in spans]
+    document, begin, end = place
+    inside = [
+        [(a - begin, b - begin) for n, a, b in spans if n == document and begin <= a and b <= end]
+        for spans in solutions
+    ]
     return Text(label, text, uses(inside))
+
+
+def window_texts(windows: Sequence[Window], solutions: Sequence[Sequence[Place]]) -> list[Text]:
+    """The parts of documents that windows cover, with the spans of each solution."""
+    pieces = joined(windows)
+    several = len({document for document, _, _ in pieces}) > 1
+    texts = []
+    for document, begin, text in pieces:
+        label = f"Document {document + 1}" if several else "Document"
+        label += f", characters {begin:,}-{begin + len(text):,}" if begin else ""
+        texts.append(_text(label, (document, begin, begin + len(text)), text, solutions))
+    return texts
 
 
 def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
@@ -49,13 +68,12 @@ def document_record(example: ReadingExample, choose: Choose = everything) -> Rec
     several = len(documents) > 1
     texts = []
     for n, document in enumerate(documents):
-        own = [[(a, b)] if owner == n else [] for owner, a, b in spans]
         size = len(document.text)
         label = f"Document {n + 1}: {document.id}" if several else "Document"
-        for begin, end in surroundings([span for found in own for span in found], size):
-            place = f", characters {begin:,}-{end:,} of {size:,}"
-            place = "" if (begin, end) == (0, size) else place
-            texts.append(piece(label + place, document.text[begin:end], own, begin))
+        for begin, end in _surroundings([(a, b) for owner, a, b in spans if owner == n], size):
+            part = f", characters {begin:,}-{end:,} of {size:,}" if end - begin < size else ""
+            text = document.text[begin:end]
+            texts.append(_text(label + part, (n, begin, end), text, [[span] for span in spans]))
     return Record(
         title=example.question,
         answer="; ".join(dict.fromkeys(example.golds)),
@@ -73,13 +91,11 @@ def document_record(example: ReadingExample, choose: Choose = everything) -> Rec
     )
 
 
-def surroundings(
-    spans: Sequence[tuple[int, int]], size: int, margin: int = _MARGIN
-) -> list[tuple[int, int]]:
-    """The stretches of a text around some spans, or its beginning without any."""
+def _surroundings(spans: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """The parts of a text around some spans, or its beginning without any."""
     found: list[tuple[int, int]] = []
-    for start, end in sorted(spans) or [(margin, margin)]:
-        begin, stop = max(0, start - margin), min(size, end + margin)
+    for start, end in sorted(spans) or [(_MARGIN, _MARGIN)]:
+        begin, stop = max(0, start - _MARGIN), min(size, end + _MARGIN)
         if found and begin <= found[-1][1]:
             found[-1] = found[-1][0], max(stop, found[-1][1])
         else:

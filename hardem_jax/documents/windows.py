@@ -250,12 +250,18 @@ def make_windows(
         true_mention = None
         if example.true_mention is not None and example.true_mention[0] == index:
             true_mention = trim_span(words, *example.true_mention[1:])
-        mentions = _Mentions.of(document, by_text, all_required=example.all_required)
         true_span = _to_tokens(document, np.array([true_mention])) if true_mention else None
+        mentions, owners = _by_place([_to_tokens(document, spans) for spans in by_text])
         for begin, end in _cut(len(document.ids), room - len(question), config.stride):
-            windows.append(
-                _window(front, index, text, document, mentions, true_span, begin, end, tokenizer)
+            inside = (mentions[:, 0] >= begin) & (mentions[:, 1] < end)
+            # None, unless there are some of every text.
+            inside &= len(np.unique(owners[inside])) == len(by_text)
+            window = _window(
+                front, index, text, document, mentions[inside], true_span, begin, end, tokenizer
             )
+            if example.all_required:
+                window = dataclasses.replace(window, texts=owners[inside])
+            windows.append(window)
     if config.max_windows is None or len(windows) <= config.max_windows:
         return windows
     return _most_similar(example.question, windows, config.max_windows)
@@ -274,58 +280,14 @@ def alias_matchers(aliases: Sequence[str], *, all_required: bool) -> list[AliasM
 
 
 @dataclasses.dataclass(frozen=True)
-class _Mentions:
-    """Where an answer's texts are found in a document, in its order.
-
-    Attributes:
-        spans: ``[M, 2]`` int32, first and last token.
-        texts: ``[M]`` int32, see `Window`; None if one mention is an answer.
-        num_texts: number of texts that an answer consists of.
-    """
-
-    spans: np.ndarray
-    texts: np.ndarray | None
-    num_texts: int
-
-    @classmethod
-    def of(
-        cls, document: Encoding, by_text: Sequence[np.ndarray], *, all_required: bool
-    ) -> "_Mentions":
-        found = [_to_tokens(document, mentions) for mentions in by_text]
-        spans = np.concatenate([np.zeros((0, 2), np.int32), *found])
-        if not all_required:
-            return cls(spans, None, 1)
-        texts = np.repeat(np.arange(len(found), dtype=np.int32), [len(own) for own in found])
-        order = np.lexsort((spans[:, 1], spans[:, 0]))
-        return cls(spans[order], texts[order], len(found))
-
-    def within(self, begin: int, end: int) -> "_Mentions":
-        """Those between two tokens; none, unless there are some of every text."""
-        inside = (self.spans[:, 0] >= begin) & (self.spans[:, 1] < end)
-        if self.texts is None:
-            return dataclasses.replace(self, spans=self.spans[inside])
-        if len(np.unique(self.texts[inside])) < self.num_texts:
-            inside[:] = False
-        return dataclasses.replace(self, spans=self.spans[inside], texts=self.texts[inside])
-
-
-@dataclasses.dataclass(frozen=True)
 class _Front:
-    """What all windows of a question begin with.
-
-    Attributes:
-        example_id: of the question.
-        question: its tokens.
-        lead: text of the choices, with a blank after each.
-        choices: their tokens.
-        solutions: ``[Z, 2]`` int32, those tokens, counted from 0, that are answers.
-    """
+    """What all windows of a question begin with."""
 
     example_id: str
-    question: np.ndarray
-    lead: str
+    question: np.ndarray  # its tokens
+    lead: str  # the choices, with a blank after each
     choices: Encoding
-    solutions: np.ndarray
+    solutions: np.ndarray  # [Z, 2] int32, tokens of choices, counted from 0, that are answers
 
 
 def _split_aliases(
@@ -374,11 +336,17 @@ def _to_tokens(document: Encoding, mentions: np.ndarray) -> np.ndarray:
     return np.unique(spans, axis=0).astype(np.int32)
 
 
-def _window(front, index, text, document, mentions, true_span, begin, end, tokenizer) -> Window:
+def _by_place(by_text: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """``[M, 2]`` and ``[M]``, mentions in document order and the number of the text of each."""
+    spans = np.concatenate([np.zeros((0, 2), np.int32), *by_text])
+    owners = np.repeat(np.arange(len(by_text), dtype=np.int32), [len(own) for own in by_text])
+    order = np.lexsort((spans[:, 1], spans[:, 0]))
+    return spans[order], owners[order]
+
+
+def _window(front, index, text, document, inside, true_span, begin, end, tokenizer) -> Window:
     context_start = tokenizer.template.second_start(len(front.question))
     num_choice_tokens, num_chosen = len(front.choices.ids), len(front.solutions)
-    mentions = mentions.within(begin, end)
-    inside = mentions.spans
     text_start, text_end = int(document.offsets[begin, 0]), int(document.offsets[end - 1, 1])
     true_solution = -1
     if true_span is not None and len(true_span):
@@ -398,7 +366,6 @@ def _window(front, index, text, document, mentions, true_span, begin, end, token
         solutions=solutions + context_start,
         true_solution=true_solution,
         lead=len(front.lead),
-        texts=mentions.texts,
     )
 
 

@@ -28,7 +28,7 @@ from hardem_jax.data.planted import NAMES, split_names, word_tokenizer
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.enumeration import MINUS, PLUS, EquationRules
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import require
 
 #: Z_tot of the corpus: the sum or difference of two numbers of the passage.
 RULES = EquationRules(special_numbers=False, question_numbers=False, lone_text=False)
@@ -54,10 +54,7 @@ class PlantedEquationsConfig:
     def __post_init__(self):
         require(self, "num_train", "num_dev", at_least=1)
         require(self, "seed", at_least=0, below=2**32)
-        if not 2 <= self.num_people <= len(NAMES) // 5:
-            raise InputError(
-                f"num_people: expected 2 to {len(NAMES) // 5}, found {self.num_people}"
-            )
+        require(self, "num_people", at_least=2, at_most=len(NAMES) // 5)
         require(self, "largest", at_least=2)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -137,28 +138,12 @@ class QANetEncoder(nnx.Module):
         size: int,
         *,
         num_blocks: int,
-        num_convs: int,
-        width: int,
-        num_heads: int,
-        dropout: float,
-        layer_dropout: float,
         rngs: nnx.Rngs,
         dtype: DTypeLike = jnp.float32,
         remat: bool = False,
+        **block: Any,
     ):
-        blocks = [
-            EncoderBlock(
-                size,
-                num_convs=num_convs,
-                width=width,
-                num_heads=num_heads,
-                dropout=dropout,
-                layer_dropout=layer_dropout,
-                rngs=rngs,
-                dtype=dtype,
-            )
-            for _ in range(num_blocks)
-        ]
+        blocks = [EncoderBlock(size, rngs=rngs, dtype=dtype, **block) for _ in range(num_blocks)]
         states = [nnx.state(block) for block in blocks]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
         self.blocks = nnx.merge(nnx.graphdef(blocks[0]), stacked)

@@ -23,7 +23,6 @@ All three compare words verbatim; a text without words scores 0 (the package rai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hardem_jax.arguments import check_text
 
@@ -31,14 +30,6 @@ Sentences = Sequence[Sequence[str]]
 
 _SMALL_1_0_1 = 1e-8
 _SMALL_0_3_2 = 1e-12
-
-
-class RougeScore(NamedTuple):
-    """Precision, recall and F in [0, 1]."""
-
-    precision: float
-    recall: float
-    f: float
 
 
 def split_sentences(text: str) -> list[list[str]]:
@@ -56,38 +47,35 @@ def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
     return len(shared), _num_distinct(prediction), _num_distinct(gold)
 
 
-def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
-    """ROUGE-L of the package ``rouge``, version 1.0.1."""
-    shared, predicted, known = overlap(split_sentences(prediction), split_sentences(gold))
-    if not predicted or not known:
-        return RougeScore(0.0, 0.0, 0.0)
-    precision, recall = shared / predicted, shared / known
+def rouge_l_1_0_1(prediction: str, gold: str) -> float:
+    """F of the package ``rouge``, version 1.0.1."""
+    precision, recall = _precision_and_recall(prediction, gold)
     # The order of operations is the package's, to the last bit.
-    f = 2.0 * ((precision * recall) / (precision + recall + _SMALL_1_0_1))
-    return RougeScore(precision, recall, f)
+    return 2.0 * ((precision * recall) / (precision + recall + _SMALL_1_0_1))
 
 
-def rouge_l_0_3_2(prediction: str, gold: str) -> RougeScore:
-    """ROUGE-L of the package ``rouge``, version 0.3.2: F with beta = P / R."""
-    precision, recall, _ = rouge_l_1_0_1(prediction, gold)
+def rouge_l_0_3_2(prediction: str, gold: str) -> float:
+    """F of the package ``rouge``, version 0.3.2, with beta = P / R."""
+    precision, recall = _precision_and_recall(prediction, gold)
     beta = precision / (recall + _SMALL_0_3_2)
     numerator = (1 + (beta**2)) * recall * precision
-    f = numerator / (recall + ((beta**2) * precision) + _SMALL_0_3_2)
-    return RougeScore(precision, recall, f)
+    return numerator / (recall + ((beta**2) * precision) + _SMALL_0_3_2)
 
 
-def lcs_f1(prediction: str, gold: str) -> RougeScore:
-    """Precision, recall and F1 of the longest common subsequence of the two lists of tokens."""
+def _precision_and_recall(prediction: str, gold: str) -> tuple[float, float]:
+    shared, predicted, known = overlap(split_sentences(prediction), split_sentences(gold))
+    return (shared / predicted, shared / known) if predicted and known else (0.0, 0.0)
+
+
+def lcs_f1(prediction: str, gold: str) -> float:
+    """F1 of the longest common subsequence of the two lists of tokens."""
     check_text(prediction, "prediction")
     check_text(gold, "gold")
     predicted, tokens = prediction.split(), gold.split()
     known = set(tokens)
     shared = _lcs_table(tokens, [word for word in predicted if word in known])[-1][-1]
-    if not shared:
-        return RougeScore(0.0, 0.0, 0.0)
     # A single division, so that equal fractions give equal floats.
-    f = 2 * shared / (len(predicted) + len(tokens))
-    return RougeScore(shared / len(predicted), shared / len(tokens), f)
+    return 2 * shared / (len(predicted) + len(tokens)) if shared else 0.0
 
 
 def _num_distinct(sentences: Sentences) -> int:

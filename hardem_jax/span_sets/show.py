@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hardem_jax.documents.prepared import Question
-from hardem_jax.documents.show import joined, piece
+from hardem_jax.documents.show import window_texts
 from hardem_jax.documents.windows import Window
 from hardem_jax.show.record import Choose, Entry, Record, everything
 from hardem_jax.span_sets.inputs import marked_text, marked_tokens, window_with_z
@@ -26,21 +26,16 @@ def tagging_record(
     entries, spans = [], []
     for number in choose(lines):
         assert window is not None
-        places = [window.place(*tokens)[1:] for tokens in marked[number]]
-        where = ", ".join(f"{a:,}-{b:,}" for a, b in places)
+        places = [window.place(*tokens) for tokens in marked[number]]
+        where = ", ".join(f"{a:,}-{b:,}" for _, a, b in places)
         entries.append(Entry(number, lines[number], where))
         spans.append(places)
-    texts = []
-    for document, begin, text in joined(windows):
-        place = f", characters {begin:,}-{begin + len(text):,}" if begin else ""
-        own = spans if window is not None and document == window.document else []
-        texts.append(piece(f"Document{place}", text, own, begin))
     return Record(
         title=question.question,
         answer=", ".join(dict.fromkeys(question.golds)),
         solutions=entries,
         size=question.num_solutions,
-        texts=texts,
+        texts=window_texts(windows, spans),
     )
 
 

@@ -153,7 +153,8 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
         window = inputs[index]
         words = entries["words"][entries["words_where"]]
         spans = [tokens_of(window, words, *span) for span in marked_spans(out["tags"])]
-        texts = {alias_forms(text) or text: text for text in _texts(window, spans)}
+        marked = [window.span_text(*span) for span in spans]
+        texts = {alias_forms(text) or text: text for text in marked}
         return TaggedAnswer(
             log_prob_answerable=float(out["answerable"]),
             texts=tuple(texts.values()),
@@ -278,10 +279,6 @@ def make_tagging_loss(graphdef: nnx.GraphDef, objective: Objective) -> LossFn:
         return tag_loss + selector_loss, metrics
 
     return loss
-
-
-def _texts(window: Window, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
-    return (window.span_text(*span) for span in spans)
 
 
 def _num_texts(golds: Sequence[str]) -> int:

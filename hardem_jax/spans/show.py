@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardem_jax.arguments import check_texts
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
-from hardem_jax.documents.show import joined, piece
+from hardem_jax.documents.show import window_texts
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import Choose, Entry, Record, Text, count, everything, in_context, uses
 from hardem_jax.words import split_words
@@ -115,14 +115,7 @@ def window_record(
             found.setdefault(place, (window.span_text(*window.solutions[z]), line))
     chosen = choose([line for _, line in found.values()])
     spans = [[*found][number] for number in chosen]
-    pieces = joined(windows)
-    several = len({document for document, _, _ in pieces}) > 1
-    texts = []
-    for document, begin, text in pieces:
-        label = f"Document {document + 1}" if several else "Document"
-        place = f", characters {begin:,}-{begin + len(text):,}" if begin else ""
-        own = [[(a, b)] if owner == document else [] for owner, a, b in spans]
-        texts.append(piece(label + place, text, own, begin))
+    several = len({window.document for window in windows}) > 1
     solutions = []
     for number, span in zip(chosen, spans, strict=True):
         document, a, b = span
@@ -134,7 +127,7 @@ def window_record(
         answer="; ".join(dict.fromkeys(question.golds)),
         solutions=solutions,
         size=question.num_solutions,
-        texts=texts,
+        texts=window_texts(windows, [[span] for span in spans]),
     )
 
 

@@ -105,7 +105,7 @@ def score(
 
 def _best(variant, prediction: str, golds: Sequence[str]) -> float:
     return best_over_golds(
-        lambda text, gold: variant(text.lower(), gold.lower()).f, prediction, golds
+        lambda text, gold: variant(text.lower(), gold.lower()), prediction, golds
     )
 
 

@@ -212,7 +212,7 @@ class _Scanner:
     def _fraction(self, at: int) -> _Reading | None:
         whole = 0.0
         used = 0
-        if self._is_integer(at) and (self._joined(at) or self._joined(at, _NOTHING)):
+        if self.tokens[at].form.isdecimal() and (self._joined(at) or self._joined(at, _NOTHING)):
             if self.tokens[at + 1].form not in VALUES and self._proper_fraction(at + 1):
                 whole, used = self.tokens[at].value, 1  # 3 1/2
         part = self._proper_fraction(at + used)
@@ -241,9 +241,6 @@ class _Scanner:
         if token.form in CARDINALS and token.value and other.form in parts and self._joined(at):
             return 2, token.value / parts[other.form]
         return None
-
-    def _is_integer(self, at: int) -> bool:
-        return self.tokens[at].form.isdecimal()
 
     def _digits(self, at: int) -> _Reading | None:
         token, config = self.tokens[at], self.config

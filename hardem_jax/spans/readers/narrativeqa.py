@@ -25,7 +25,7 @@ from hardem_jax.data.json_stream import PathLike, iter_lines, long_csv_fields
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.errors import InputError
-from hardem_jax.spans.solutions.rouge import RougeRules, RougeSpans, enumerate_rouge_spans
+from hardem_jax.spans.solutions.rouge import RougeRules, enumerate_rouge_spans
 
 QUESTIONS = "qaps.csv"
 SUMMARIES = "third_party/wikipedia/summaries.csv"
@@ -67,11 +67,15 @@ def read_narrativeqa(
         question = record["question_tokenized"].strip()
         answers = (record[name].strip().lower() for name in _ANSWERS)
         golds = tuple(answer for answer in answers if answer)
-        if reason := _defect(question, golds, document):
-            skips.add(reason, example_id)
-            continue
-        question = question.lower() if lower else question
-        yield ReadingExample(example_id, question, (document,), aliases=(), golds=golds)
+        if not question:
+            skips.add(EMPTY_QUESTION, example_id)
+        elif not golds:
+            skips.add(NO_ANSWER, example_id)
+        elif not document.text.strip():
+            skips.add(EMPTY_DOCUMENT, example_id)
+        else:
+            question = question.lower() if lower else question
+            yield ReadingExample(example_id, question, (document,), aliases=(), golds=golds)
     if not any_questions:
         raise InputError(f"{file}: expected questions with {split!r} under 'set', found none")
 
@@ -103,22 +107,8 @@ def _only_document(example: ReadingExample) -> Document:
 def _with_mentions(group: list[ReadingExample], rules: RougeRules) -> list[ReadingExample]:
     text = group[0].documents[0].text
     solutions = enumerate_rouge_spans(text, [example.golds for example in group], rules)
-    return [
-        dataclasses.replace(example, mentions=_mentions(z))
-        for example, z in zip(group, solutions, strict=True)
-    ]
-
-
-def _mentions(z: RougeSpans) -> tuple[tuple[int, int, int], ...]:
-    return tuple((0, start, end) for start, end in z.spans.tolist())
-
-
-def _defect(question: str, golds: tuple[str, ...], document: Document) -> str | None:
-    if not question:
-        return EMPTY_QUESTION
-    if not golds:
-        return NO_ANSWER
-    return None if document.text.strip() else EMPTY_DOCUMENT
+    mentions = [tuple((0, start, end) for start, end in z.spans.tolist()) for z in solutions]
+    return [dataclasses.replace(x, mentions=z) for x, z in zip(group, mentions, strict=True)]
 
 
 def _read_summaries(file: Path, lower: bool) -> dict[str, Document]:

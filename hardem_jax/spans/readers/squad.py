@@ -37,13 +37,20 @@ AnswersAre = Literal["alternatives", "all required"]
 
 @dataclass(frozen=True)
 class _Rules:
-    """Options that apply to every question of a file."""
+    """Options that apply to every question of a file; the choices are in lower case."""
 
+    skips: ExclusionCounts
     answers_are: AnswersAre
     require_answers: bool
     keep_several: bool
-    choices: frozenset[str]
-    skips: ExclusionCounts
+    choices: Collection[str]
+
+    def __post_init__(self) -> None:
+        if self.answers_are not in get_args(AnswersAre):
+            raise ValueError(
+                f"answers_are: expected one of {get_args(AnswersAre)}, found {self.answers_are!r}"
+            )
+        object.__setattr__(self, "choices", frozenset(map(str.lower, self.choices)))
 
 
 def read_squad_layout(
@@ -96,19 +103,22 @@ def read_squad_layout(
         >>> example.documents[0].id, example.aliases, example.true_mention
         ('Italy#0', ('Rome',), (0, 7, 11))
     """
-    rules = _rules(answers_are, require_answers, keep_several, choices, skips)
+    rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
     paragraph_counts: Counter[str] = Counter()
     for index, article in iter_json_items(file, "data"):
         place = f"{file}: item {index} of 'data'"
         if "paragraphs" not in article and "question" in article:
-            yield from _row_examples(article, index, place, rules)
+            yield from _row_example(article, index, place, rules)
             continue
         title = get_field(article, "title", str, place) or f"article {index}"
         paragraphs = get_objects(article, "paragraphs", place, required=True)
         for number, paragraph in enumerate(paragraphs):
-            document_id = f"{title}#{paragraph_counts[title]}"
+            at = f"{place}, paragraph {number}"
+            text = get_field(paragraph, "context", str, at) or ""
+            document = Document(f"{title}#{paragraph_counts[title]}", text)
             paragraph_counts[title] += 1
-            yield from _examples(paragraph, document_id, f"{place}, paragraph {number}", rules)
+            for count, record in enumerate(get_objects(paragraph, "qas", at, required=True)):
+                yield from _example(record, document, f"{at}, question {count}", rules)
 
 
 def read_squad_rows(
@@ -147,16 +157,16 @@ def read_squad_rows(
         >>> example.golds, example.true_mention
         (('Rome',), (0, 7, 11))
     """
-    rules = _rules(answers_are, require_answers, keep_several, choices, skips)
+    rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
     if first_list(file) == "data":
         for index, row in iter_json_items(file, "data"):
-            yield from _row_examples(row, index, f"{file}: item {index} of 'data'", rules)
+            yield from _row_example(row, index, f"{file}: item {index} of 'data'", rules)
         return
     for number, place, row in iter_json_records(file):
-        yield from _row_examples(row, number - 1, place, rules)
+        yield from _row_example(row, number - 1, place, rules)
 
 
-def _row_examples(
+def _row_example(
     row: dict[str, Any], index: int, place: str, rules: _Rules
 ) -> Iterator[ReadingExample]:
     """The question of a row, if it can be used."""
@@ -176,39 +186,13 @@ def _row_examples(
     given = any(str(text or "").strip() for text in texts)
     if UNKNOWN in rules.choices and rules.require_answers and not given:
         row = {"is_impossible": True} | row
-    example = _example(row, document, place, rules)
-    if example is not None:
-        yield example
-
-
-def _rules(
-    answers_are: AnswersAre,
-    require_answers: bool,
-    keep_several: bool,
-    choices: Collection[str],
-    skips: ExclusionCounts,
-) -> _Rules:
-    if answers_are not in get_args(AnswersAre):
-        raise ValueError(
-            f"answers_are: expected one of {get_args(AnswersAre)}, found {answers_are!r}"
-        )
-    words = frozenset(choice.lower() for choice in choices)
-    return _Rules(answers_are, require_answers, keep_several, words, skips)
-
-
-def _examples(
-    paragraph: dict[str, Any], document_id: str, place: str, rules: _Rules
-) -> Iterator[ReadingExample]:
-    document = Document(document_id, get_field(paragraph, "context", str, place) or "")
-    for number, record in enumerate(get_objects(paragraph, "qas", place, required=True)):
-        example = _example(record, document, f"{place}, question {number}", rules)
-        if example is not None:
-            yield example
+    yield from _example(row, document, place, rules)
 
 
 def _example(
     record: dict[str, Any], document: Document, place: str, rules: _Rules
-) -> ReadingExample | None:
+) -> Iterator[ReadingExample]:
+    """The question, if it can be used."""
     skips = rules.skips
     question_id = get_id(record, "id", place)
     if question_id is None:
@@ -227,7 +211,8 @@ def _example(
         # CoQA marks such a question by its answer; elsewhere "unknown" may be an answer.
         marked = impossible is None and {text.strip().lower() for text in golds} == {UNKNOWN}
         if impossible or marked:
-            return ReadingExample(question_id, question, (document,), (UNKNOWN,), ("",))
+            yield ReadingExample(question_id, question, (document,), (UNKNOWN,), ("",))
+            return
     elif impossible:
         return skips.add(IMPOSSIBLE, question_id)
     if rules.require_answers and not aliases:
@@ -240,7 +225,7 @@ def _example(
     placed = any(start is not None for _, start in answers[:1])
     if in_text and placed and mention is None:
         skips.warn(MISPLACED_MENTION, question_id)
-    return ReadingExample(question_id, question, (document,), aliases, golds, mention)
+    yield ReadingExample(question_id, question, (document,), aliases, golds, mention)
 
 
 def _answers(record: dict[str, Any], place: str) -> list[tuple[str, int | None]]:

@@ -272,17 +272,12 @@ def _document(folder: Path, name: str, place: str) -> Document | str:
 
 def _find(folder: Path, name: str, place: str) -> Path | None:
     """The file of that name, whose accents a file system may have composed or decomposed."""
-    path = _inside(folder, name, place)
+    if Path(name).anchor or ".." in Path(name).parts:
+        raise InputError(f"{place}: expected a 'Filename' inside {folder}, found {name!r}")
+    path = folder / name
     if os.path.isfile(path):
         return path
     if name.isascii():
         return None
     others = (folder / unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
     return next((other for other in others if os.path.isfile(other)), None)
-
-
-def _inside(folder: Path, name: str, place: str) -> Path:
-    """Returns `folder / name`; `name` must not point outside `folder`."""
-    if Path(name).anchor or ".." in Path(name).parts:
-        raise InputError(f"{place}: expected a 'Filename' inside {folder}, found {name!r}")
-    return folder / name
