@@ -74,12 +74,6 @@ def test_the_training_files_of_dpr_have_lists_of_their_own(read):
         read(question)
 
 
-def test_passages_come_in_rank_order_and_only_the_first_n(read):
-    ctxs = [passage(str(i), f"Text {i}.", score=i) for i in (3, 1, 2)]
-    (example,), _ = read(record(*ctxs), num_passages=2)
-    assert [document.id for document in example.documents] == ["3", "1"]
-
-
 def test_a_title_can_be_part_of_the_text(read):
     (example,), _ = read(record(passage("7"), passage("8", title="")), prepend_title=True)
     assert [document.text for document in example.documents] == [
@@ -112,7 +106,6 @@ def test_defects_are_counted(read):
     ("text", "message"),
     [
         ("", "dev.json: expected records, found an empty file"),
-        ("[1]", "dev.json: item 1: expected an object, found an integer"),
         ('{"question": 3}', r"dev.json: line 1 \(dev#1\): expected 'question' to be a string"),
         ("[{}]", r"item 1 \(dev#1\): expected a string under 'question', found no keys"),
         (
@@ -123,15 +116,8 @@ def test_defects_are_counted(read):
         (json.dumps([record({"id": 1})]), "'ctxs' 1: expected a string under 'text'"),
         (
             json.dumps(
-                [
-                    {
-                        "question": "who",
-                        "answers": ["Ada"],
-                        "positive_ctxs": [passage(1)],
-                        "hard_negative_ctxs": [{"title": "x"}],
-                    }
-                ]
-            ),
+                [record() | {"positive_ctxs": [passage(1)], "hard_negative_ctxs": [{"title": "x"}]}]
+            ).replace('"ctxs": [], ', ""),
             "item 1 .*: 'hard_negative_ctxs' 1: expected a string under 'text', found the keys",
         ),
         (json.dumps([record(passage(1))])[:-9], "after 0 items: .* truncated text"),
@@ -195,23 +181,7 @@ def test_what_was_left_out_before_is_left_out_for_the_same_reason(tmp_path, name
         skips.add("no question id", "qa.json: item 3 of 'Data'")
 
     assert write_contexts(tmp_path / name, questions(), left_out=skips) == 2
-    for read, ids in (
-        (read_contexts, ["q1", "q2"]),
-        (read_context_questions, ["q1", "q2"]),
-    ):
+    for read in read_contexts, read_context_questions:
         again = ExclusionCounts()
-        assert [question.id for question in read(tmp_path / name, skips=again)] == ids
+        assert [question.id for question in read(tmp_path / name, skips=again)] == ["q1", "q2"]
         assert again.left_out == skips.left_out
-
-
-def test_a_file_that_is_not_complete_does_not_get_its_name(tmp_path):
-    def broken():
-        yield QUESTIONS[0]
-        raise InputError("the index is gone")
-
-    with pytest.raises(InputError, match="the index is gone"):
-        write_contexts(tmp_path / "a.jsonl", broken())
-    assert not (tmp_path / "a.jsonl").exists()
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"):
-        write_contexts(tmp_path / "file" / "a.jsonl", QUESTIONS)

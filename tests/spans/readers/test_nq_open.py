@@ -1,4 +1,4 @@
-"""NQ-open reader, and TriviaQA's questions without evidence."""
+"""NQ-open reader."""
 
 import json
 
@@ -6,12 +6,8 @@ import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import OpenQuestion
-from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
-from hardem_jax.documents.metrics import squad, triviaqa
 from hardem_jax.errors import InputError
 from hardem_jax.spans.readers.nq_open import read_nq_open, split_answers
-from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
-from hardem_jax.words import split_words
 
 
 @pytest.fixture
@@ -87,16 +83,9 @@ def test_an_answer_that_is_no_list_is_warned_of(read):
     assert skips.warnings_as_dict() == {"list of answers written as one string": 1}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 1: expected a JSON object, found broken JSON"),
-        ('{"question": "who"}', "line 1: expected 'question' and 'answer', found no 'answer'"),
-    ],
-)
-def test_a_broken_file_is_an_error_with_its_line(read, line, message):
-    with pytest.raises(InputError, match=message):
-        read(line)
+def test_a_line_without_answers_is_an_error(read):
+    with pytest.raises(InputError, match="line 1: expected 'question' and 'answer', found no 'ans"):
+        read({"question": "who"})
 
 
 @pytest.mark.parametrize(
@@ -127,61 +116,3 @@ def test_real_questions(shared_dir):
         for split in ("train", "dev")
     ]
     assert sizes == [2486, 566] and skips.total == 0
-
-
-def triviaqa_answers(tmp_path, **answer):
-    data = {"Data": [{"Question": "Which jockey?", "QuestionId": "q1", "Answer": answer}]}
-    (tmp_path / "qa.json").write_text(json.dumps(data))
-    [question] = read_triviaqa_questions(tmp_path / "qa.json", skips=ExclusionCounts())
-    return question.answers
-
-
-def test_open_answers_are_the_aliases_as_written(tmp_path):
-    aliases = {"Aliases": ["Jonjo O'Neill", "Jonjo"], "NormalizedAliases": ["jonjo o neill"]}
-    found = triviaqa_answers(tmp_path, **aliases, HumanAnswers=["J. O'Neill"])
-    assert found == ("Jonjo O'Neill", "Jonjo", "J. O'Neill")
-    assert squad.exact_match("Jonjo O'Neill", found) == 1
-    del aliases["Aliases"]
-    assert triviaqa_answers(tmp_path, **aliases) == ("jonjo o neill",)
-
-
-def test_right_mentions_of_real_open_questions_match_exactly(shared_dir):
-    folder = shared_dir / "data" / "triviaqa"
-    file, skips = folder / "qa" / "wikipedia-dev.json", ExclusionCounts()
-    answers = {q.id: q.answers for q in read_triviaqa_questions(file, skips=skips)}
-    scores = []
-    for example in read_triviaqa(file, folder / "evidence", skips=skips):
-        matcher = AliasMatcher(answers[example.id])
-        for document in example.documents:
-            for start, end in enumerate_spans(split_words(document.text), matcher):
-                scores.append(squad.exact_match(document.text[start:end], answers[example.id]))
-    assert len(scores) == 928 and all(scores)
-
-
-def test_triviaqa_without_evidence(tmp_path):
-    answer = {"NormalizedAliases": ["rome", "roma"], "HumanAnswers": ["Rome"]}
-    data = [
-        {"Question": "Which city?", "QuestionId": "q1", "Answer": answer},
-        {"Question": "Which city?", "QuestionId": "q1", "Answer": answer},
-        {"Question": "?", "QuestionId": "q2", "Answer": answer},
-        {"Question": "Who?", "QuestionId": "q3"},
-        {"Question": "Who?"},
-    ]
-    (tmp_path / "qa.json").write_text(json.dumps({"Data": data}))
-    skips = ExclusionCounts()
-    questions = list(read_triviaqa_questions(tmp_path / "qa.json", skips=skips))
-    assert questions == [OpenQuestion("q1", "Which city?", ("rome", "roma", "Rome"))] * 2
-    assert sum(skips.as_dict().values()) == 3
-    assert skips.warnings_as_dict() == {"question id occurs again": 1}
-
-
-def test_triviaqa_questions_are_those_with_evidence(shared_dir):
-    folder = shared_dir / "data" / "triviaqa"
-    file, skips = folder / "qa" / "wikipedia-dev.json", ExclusionCounts()
-    with_evidence = list(read_triviaqa(file, folder / "evidence", skips=skips))
-    without = list(read_triviaqa_questions(file, skips=skips))
-    assert with_evidence
-    assert [(q.id, q.question) for q in without] == [(e.id, e.question) for e in with_evidence]
-    for question, example in zip(without, with_evidence, strict=True):
-        forms = {triviaqa.normalize_answer(answer) for answer in question.answers}
-        assert forms == {triviaqa.normalize_answer(gold) for gold in example.golds}

@@ -1,11 +1,9 @@
 """TriviaQA reader, and the streaming it shares with the SQuAD-layout reader."""
 
-import codecs
 import contextlib
 import gzip
 import itertools
 import json
-import tracemalloc
 import unicodedata
 
 import pytest
@@ -13,10 +11,12 @@ import pytest
 from hardem_jax.data import json_stream
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.json_stream import iter_json_items
-from hardem_jax.documents.examples import Document
-from hardem_jax.documents.metrics import triviaqa
+from hardem_jax.documents.examples import Document, OpenQuestion
+from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
+from hardem_jax.documents.metrics import squad, triviaqa
 from hardem_jax.errors import InputError
 from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
+from hardem_jax.words import split_words
 
 
 def page(name):
@@ -170,10 +170,6 @@ def test_broken_question_files(read, raw, message):
     assert "qa.json: " in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_an_empty_list_is_a_file_without_questions(read):
-    assert read()[0] == []
-
-
 def test_broken_files_and_folders(tmp_path, evidence):
     def error(qa_file, evidence_dir=evidence):
         with pytest.raises(InputError) as caught:
@@ -229,21 +225,6 @@ def test_items_are_parsed_as_they_arrive(monkeypatch):
     assert file.taken == 0  # nothing before the first item is asked for
     assert [next(items) for _ in range(1000)] == [(n, {"n": n}) for n in range(1000)]
     assert file.taken < 1010 * len(b'{"n": 1000}, ')
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path, evidence):
-    file = tmp_path / "qa.json"
-    padding = "x" * 20_000
-    records = ", ".join(json.dumps(question(str(n), QuestionSource=padding)) for n in range(500))
-    file.write_text('{"Data": [' + records + "]}")
-    size = file.stat().st_size
-    del records
-    tracemalloc.start()
-    count = sum(1 for _ in read_triviaqa(file, evidence, skips=ExclusionCounts()))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert count == 500
-    assert size > 10_000_000 and peak < size / 10
 
 
 @pytest.mark.parametrize(("split", "count", "pages"), [("train", 1004, 2873), ("dev", 212, 591)])
@@ -305,11 +286,13 @@ def test_a_web_page_without_a_file_name_has_no_key(read):
     assert skips.ids("evidence file missing") == ("q1: web/",)
 
 
-@pytest.mark.parametrize(("domain", "ids"), [("Wikipedia", ["q1"]), (None, ["q1"])])
-def test_other_files_have_one_example_to_a_question(read, domain, ids):
-    content = {"Data": [question("q1", SearchResults=[page("33/33_1.txt")])]}
-    examples, _ = read(raw=json.dumps(content | ({"Domain": domain} if domain else {})).encode())
-    assert [example.id for example in examples] == ids
+@pytest.mark.parametrize(
+    "kind", [{"Domain": "Wikipedia"}, {"Domain": None, "VerifiedEval": None}, {}]
+)
+def test_other_files_have_one_example_to_a_question(read, kind):
+    content = {"Data": [question("q1", SearchResults=[page("33/33_1.txt")])]} | kind
+    examples, _ = read(raw=json.dumps(content).encode())
+    assert [example.id for example in examples] == ["q1"]
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -332,37 +315,6 @@ def test_a_verified_file_has_what_people_have_checked(read, domain, verified):
         expected = {"q1--Rome.txt": [rome]}
         expected |= {} if verified else {"q1--Italy.txt": [italy], "q2--Rome.txt": [rome]}
     assert found == expected and skips.total == 0
-
-
-def test_null_is_the_domain_of_a_file_that_names_none(read):
-    content = {"Data": [question()], "Domain": None, "VerifiedEval": None}
-    assert [example.id for example in read(raw=json.dumps(content).encode())[0]] == ["q1"]
-
-
-def test_a_file_is_streamed_twice(read, monkeypatch):
-    opened = []
-
-    def counted(path):
-        opened.append(str(path))
-        return open_bytes(path)
-
-    open_bytes = json_stream.open_bytes
-    monkeypatch.setattr(json_stream, "open_bytes", counted)
-    examples, _ = read(raw=web_file(question()))
-    assert [example.id for example in examples] == ["q1--Rome.txt"]
-    assert sum(path.endswith("qa.json") for path in opened) == 2
-
-
-def test_a_byte_order_mark_hides_no_domain(read):
-    raw = web_file(question("q1"))
-    assert [example.id for example in read(raw=codecs.BOM_UTF8 + raw)[0]] == ["q1--Rome.txt"]
-
-
-@pytest.mark.parametrize("key", ["Domain", "Version"])
-def test_half_a_surrogate_pair_is_one_line_wherever_it_is(read, key):
-    content = {"Data": [question()], "Domain": "Web", "Version": "1"} | {key: "\udc00"}
-    with pytest.raises(InputError, match="qa.json: after . items of 'Data'.*half a surrogate pair"):
-        read(raw=json.dumps(content).encode())
 
 
 QURAN = {
@@ -398,3 +350,45 @@ def test_the_value_of_an_answer_is_its_first_gold(read, tmp_path, changes, golds
     assert [example.golds for example in examples] == [golds]
     asked = read_triviaqa_questions(tmp_path / "qa.json", skips=ExclusionCounts())
     assert [question.answers for question in asked] == [answers]
+
+
+def test_right_mentions_of_real_open_questions_match_exactly(shared_dir):
+    folder = shared_dir / "data" / "triviaqa"
+    file, skips = folder / "qa" / "wikipedia-dev.json", ExclusionCounts()
+    answers = {q.id: q.answers for q in read_triviaqa_questions(file, skips=skips)}
+    scores = []
+    for example in read_triviaqa(file, folder / "evidence", skips=skips):
+        matcher = AliasMatcher(answers[example.id])
+        for document in example.documents:
+            for start, end in enumerate_spans(split_words(document.text), matcher):
+                scores.append(squad.exact_match(document.text[start:end], answers[example.id]))
+    assert len(scores) == 928 and all(scores)
+
+
+def test_questions_without_evidence(tmp_path):
+    answer = {"NormalizedAliases": ["rome", "roma"], "HumanAnswers": ["Rome"]}
+    data = [
+        {"Question": "Which city?", "QuestionId": "q1", "Answer": answer},
+        {"Question": "Which city?", "QuestionId": "q1", "Answer": answer},
+        {"Question": "?", "QuestionId": "q2", "Answer": answer},
+        {"Question": "Who?", "QuestionId": "q3"},
+        {"Question": "Who?"},
+    ]
+    (tmp_path / "qa.json").write_text(json.dumps({"Data": data}))
+    skips = ExclusionCounts()
+    questions = list(read_triviaqa_questions(tmp_path / "qa.json", skips=skips))
+    assert questions == [OpenQuestion("q1", "Which city?", ("rome", "roma", "Rome"))] * 2
+    assert sum(skips.as_dict().values()) == 3
+    assert skips.warnings_as_dict() == {"question id occurs again": 1}
+
+
+def test_questions_are_those_with_evidence(shared_dir):
+    folder = shared_dir / "data" / "triviaqa"
+    file, skips = folder / "qa" / "wikipedia-dev.json", ExclusionCounts()
+    with_evidence = list(read_triviaqa(file, folder / "evidence", skips=skips))
+    without = list(read_triviaqa_questions(file, skips=skips))
+    assert with_evidence
+    assert [(q.id, q.question) for q in without] == [(e.id, e.question) for e in with_evidence]
+    for question, example in zip(without, with_evidence, strict=True):
+        forms = {triviaqa.normalize_answer(answer) for answer in question.answers}
+        assert forms == {triviaqa.normalize_answer(gold) for gold in example.golds}
