@@ -1,6 +1,7 @@
 """Scores of solutions in a file: what is read is what was written, of this split or not at all."""
 
 import dataclasses
+import io
 
 import numpy as np
 import pytest
@@ -43,13 +44,6 @@ def test_counts_that_do_not_add_up_are_refused(file, changes):
         SolutionScores.read(file, content="c0ffee")
 
 
-def test_other_content_has_another_digest(file, tmp_path):
-    other = tmp_path / "other.npz"
-    write_scores(other, SCORES | {"a": np.array([-3.0, -1.0, 0.0])}, content="c0ffee")
-    one, two = (SolutionScores.read(path, content="c0ffee").digest for path in (file, other))
-    assert one != two and one == SolutionScores.read(file, content="c0ffee").digest
-
-
 @pytest.mark.parametrize(
     "id, count, message",
     [("a", 2, "expected 2 scores of a, found 3"), ("c", 1, "of c, found none")],
@@ -65,17 +59,16 @@ def test_scores_of_another_split_and_damaged_files_are_refused(file, tmp_path):
     with pytest.raises(InputError, match=r"none\.npz: expected a file"):
         SolutionScores.read(tmp_path / "none.npz", content="c0ffee")
     whole = file.read_bytes()
-    for content in (b"", whole[: len(whole) // 2], b"text"):
+    single, others = io.BytesIO(), io.BytesIO()
+    np.save(single, np.zeros(2))
+    np.savez(others, other=np.zeros(2))
+    for content in (
+        *(b"", whole[: len(whole) // 2], b"text"),
+        *(single.getvalue(), others.getvalue()),
+    ):
         file.write_bytes(content)
         with pytest.raises(InputError, match="expected scores of solutions, found"):
             SolutionScores.read(file, content="c0ffee")
-    with open(file, "wb") as array:
-        np.save(array, np.zeros(2))
-    with pytest.raises(InputError, match="expected scores of solutions, found a single array"):
-        SolutionScores.read(file, content="c0ffee")
-    np.savez(file, other=np.zeros(2))
-    with pytest.raises(InputError, match="expected scores of solutions, found"):
-        SolutionScores.read(file, content="c0ffee")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -98,5 +91,3 @@ def test_questions_get_their_scores_when_they_are_read(file):
     scored = Scored(questions, scores, "z")
     assert [q.log_weights.tolist() for q in scored] == [[-2, 0, -np.inf], [0]]
     assert scored[-1].id == "" and len(scored) == 2
-    with pytest.raises(InputError, match="expected 2 scores of a, found 3"):
-        Scored([Question("a", np.zeros((2, 2)))], scores, "z")[0]

@@ -153,13 +153,6 @@ def test_half_a_character_is_named(tmp_path, tokenizer):
         prepare(tmp_path / "split", tokenizer, [example(1, "a \ud800 b")])
 
 
-def test_other_documents_give_another_meta(tmp_path, tokenizer):
-    meta, _ = prepare(tmp_path / "a", tokenizer, [example(0, "a b c")])
-    same, _ = prepare(tmp_path / "b", tokenizer, [example(0, "a b c")])
-    other, _ = prepare(tmp_path / "c", tokenizer, [example(0, "c b a")])
-    assert meta == same != other
-
-
 @pytest.mark.parametrize("keep", [False, True])
 def test_files_do_not_depend_on_the_number_of_processes(tmp_path, tokenizer, keep):
     many = [example(n, f"c c a c c c c c {'b' if n % 3 else 'c'} c") for n in range(40)]
@@ -187,28 +180,6 @@ def test_a_mention_in_overlapping_windows_counts_once(tokenizer):
     windows = make_windows(example(0, "c c c b c c c c"), tokenizer, CONFIG)
     assert sum(len(w.solutions) for w in windows) > 1
     assert _num_distinct_solutions(windows) == 1
-
-
-def test_a_split_is_complete_or_absent(tmp_path, tokenizer):
-    def breaks_off():
-        yield EXAMPLES[0]
-        raise InputError("file.json: truncated")
-
-    with pytest.raises(InputError, match="truncated"):
-        prepare(tmp_path / "train", tokenizer, examples=breaks_off())
-    assert not (tmp_path / "train").exists()
-    with pytest.raises(InputError, match="expected a prepared split"):
-        PreparedSplit(tmp_path / "train")
-    prepare(tmp_path / "train", tokenizer)  # the rest of the broken attempt does not disturb
-    assert not (tmp_path / "train.partial").exists()
-
-
-def test_a_folder_that_is_something_else_is_not_overwritten(tmp_path, tokenizer):
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
-    with pytest.raises(InputError, match="thesis: exists and was not written by this command"):
-        prepare(tmp_path / "thesis", tokenizer, replace=True)
-    assert (tmp_path / "thesis" / "chapter1.txt").exists()
 
 
 def test_preparing_again_replaces_and_gives_the_same_bytes(tmp_path, tokenizer):

@@ -2,7 +2,6 @@
 appear only when they are complete."""
 
 import hashlib
-import json
 import os
 import pickle
 import resource
@@ -20,7 +19,6 @@ from hardem_jax.data import builders
 from hardem_jax.data.builders import base, shards
 from hardem_jax.data.builders.features import serialize
 from hardem_jax.data.exclusions import NOT_ENUMERABLE
-from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.solutions.enumeration import EquationRules
@@ -101,16 +99,6 @@ def test_records_are_those_that_tfds_reads(name, root, tmp_path):
                 np.testing.assert_array_equal(value, text(other[key]))
                 if isinstance(value, np.ndarray):
                     assert value.dtype == other[key].dtype
-
-
-def test_tables_come_back(root, tmp_path):
-    build = built("wikisql", root, tmp_path)
-    tables = {table_of(record) for record in build.records("train")}
-    lines = (root / "wikisql" / "train.tables.jsonl").read_text().splitlines()
-    assert {(table.id, table.header, table.rows) for table in tables} == {
-        (line["id"], tuple(line["header"]), tuple(map(tuple, line["rows"])))
-        for line in map(json.loads, lines)
-    }
 
 
 def test_grain_shuffles_a_build_and_processes_share_it(root, tmp_path):
@@ -218,14 +206,6 @@ def test_a_folder_that_is_not_yet_named_is_no_build(root, tmp_path):
     folder.rename(folder.with_name("incomplete.A1B2C3_1.0.0"))  # TFDS's name for it
     with pytest.raises(InputError, match="expected one complete build .*, found 0"):
         builders.open_build(tmp_path)
-
-
-def test_shards_are_cut_in_the_order_of_the_split(root, tmp_path):
-    document = Document("d", "Rome")
-    examples = [ReadingExample(f"q{i}", "?", (document,), ("rome",), ("rome",)) for i in range(5)]
-    cuts = shards.cut(iter(examples), tmp_path / "work", SpanSolver(), 2)
-    ids = [[record["id"] for record in shard.records()] for shard in cuts]
-    assert ids == [["q0", "q1"], ["q2", "q3"], ["q4"]]
 
 
 def test_a_build_of_another_format_is_refused(tmp_path):
