@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import warnings
 
 import numpy as np
@@ -106,7 +107,8 @@ def test_what_is_no_tokenizer_is_named(name, content, message, tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_an_absent_folder_is_no_name_on_the_hub():
+def test_an_absent_folder_is_no_name_on_the_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # which is slow to import
     with pytest.raises(InputError, match="^./absent: expected a folder with a tokenizer"):
         load_tokenizer("./absent")
 

@@ -11,7 +11,6 @@ from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.inputs import NO_ANSWER, pad_windows, whole_words
 from hardem_jax.documents.windows import WindowConfig, make_windows
 from hardem_jax.spans.readers.narrativeqa import add_rouge_mentions, read_narrativeqa
-from hardem_jax.spans.readers.squad import read_squad_layout
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
 from hardem_jax.spans.solutions.rouge import RougeRules
 from tests.tiny import roberta_tokenizer
@@ -50,12 +49,6 @@ def test_every_mention_of_triviaqa_is_allowed(shared_dir, tokenizer):
         folder / "qa" / "wikipedia-dev.json", folder / "evidence", skips=ExclusionCounts()
     )
     assert check(itertools.islice(examples, 40), tokenizer) > 200
-
-
-def test_every_mention_of_squad_is_allowed(shared_dir, tokenizer):
-    file = shared_dir / "data" / "squad" / "dev-v1.1.json"
-    examples = read_squad_layout(file, skips=ExclusionCounts())
-    assert check(itertools.islice(examples, 100), tokenizer) > 100
 
 
 def test_every_span_that_resembles_an_answer_is_allowed(shared_dir, tokenizer):

@@ -163,12 +163,8 @@ def test_windows_cover_every_token_and_hold_every_short_mention(tokenizer):
     assert found == {3, 14, 20}
     # Every five tokens, until one reaches the end.
     assert [w.text_start for w in windows] == [0, 7]
-    assert [w.text_start for w in make_windows(example("a" * 28), tokenizer, SMALL)] == [
-        0,
-        5,
-        10,
-        15,
-    ]
+    windows = make_windows(example("a" * 28), tokenizer, SMALL)
+    assert [w.text_start for w in windows] == [0, 5, 10, 15]
 
 
 @pytest.mark.parametrize(
@@ -184,10 +180,7 @@ def test_a_mention_that_crosses_the_edge_of_a_window_is_not_in_it(tokenizer, tex
     windows = make_windows(example(text), tokenizer, SMALL)
     pieces = [w.solutions - w.context_start + 5 * i for i, w in enumerate(windows)]
     assert [list(map(tuple, found.tolist())) for found in pieces] == expected
-    for window in windows:
-        assert [window.span_text(*span) for span in window.solutions] == ["Bo"] * len(
-            window.solutions
-        )
+    assert {w.span_text(*span) for w in windows for span in w.solutions} == {"Bo"}
 
 
 def test_the_last_window_is_not_a_rest_of_the_one_before(tokenizer):
@@ -219,11 +212,6 @@ def test_a_true_mention_in_another_window_is_unknown(tokenizer):
     assert [w.true_solution for w in windows] == [-1, -1, -1, 0]
 
 
-def test_a_mention_across_the_start_of_a_window_is_not_its_own(tokenizer):
-    windows = make_windows(example("aaaa Bo aaaaaaaa"), tokenizer, SMALL)
-    assert [w.solutions.tolist() for w in windows] == [[[10, 11]], []]
-
-
 def test_a_mention_begins_behind_the_piece_before_it(tokenizer):
     [window] = make_windows(example("a,Bo,a"), tokenizer, SMALL)
     assert window.solutions.tolist() == [[8, 9]]
@@ -248,17 +236,12 @@ def test_tf_idf_keeps_the_windows_that_speak_of_the_question(tokenizer):
     windows = make_windows(example(*texts, question="Oslo"), tokenizer, config)
     assert [w.text for w in windows] == ["oslo is cold", "oslo oslo"]
     accents = ("cats purr", "malmö is cold", "dogs bark")
-    [window] = make_windows(
-        example(*accents, question="Malmo"), tokenizer, dataclasses.replace(SMALL, max_windows=1)
-    )
+    one = dataclasses.replace(SMALL, max_windows=1)
+    [window] = make_windows(example(*accents, question="Malmo"), tokenizer, one)
     assert window.document == 1
     # Words that stand everywhere do not count.
     words = ("who was the one who was", "a king")
-    [window] = make_windows(
-        example(*words, question="who was the king?"),
-        tokenizer,
-        dataclasses.replace(SMALL, max_windows=1),
-    )
+    [window] = make_windows(example(*words, question="who was the king?"), tokenizer, one)
     assert window.document == 1
     # Ties go to the earlier window, of however many.
     many = [f"oslo {('paris', 'rome')[i % 2]}" for i in range(60)]
@@ -300,18 +283,6 @@ def test_sizes_that_cannot_work_are_named(wrong):
         dataclasses.replace(SMALL, **wrong)
 
 
-@pytest.mark.parametrize(
-    "least",
-    [
-        dict(stride=1), dict(stride=13), dict(max_question_tokens=16, stride=1),
-        dict(max_question_tokens=1), dict(max_windows=1),
-    ],
-)  # fmt: skip
-def test_sizes_that_just_work(least):
-    config = dataclasses.replace(SMALL, **least)
-    assert {name: getattr(config, name) for name in least} == least
-
-
 def test_records_round_trip_in_any_order(tokenizer, tmp_path):
     windows = make_windows(
         example("Bo, naïve Bo 東京", "no", true_mention=(0, 0, 2)), tokenizer, SMALL
@@ -328,11 +299,6 @@ def test_records_round_trip_in_any_order(tokenizer, tmp_path):
     np.testing.assert_array_equal(source.sizes, [[w.num_tokens, len(w.solutions)] for w in windows])
     with pytest.raises(IndexError):
         source[len(windows)]
-
-
-def test_a_file_without_records_is_an_empty_source(tmp_path):
-    RecordWriter(tmp_path / "w", WINDOWS).close()
-    assert len(RecordSource(tmp_path / "w", WINDOWS)) == 0
 
 
 def test_real_text_maps_back_exactly(minilm_dir):
@@ -370,14 +336,6 @@ def test_a_decomposed_syllable_keeps_all_of_its_letters(make):
         assert unicodedata.normalize("NFC", window.span_text(first, last)) == alias
 
 
-def test_a_folder_without_tokenizer_is_named(tmp_path):
-    with pytest.raises(InputError, match="expected a tokenizer"):
-        load_tokenizer(tmp_path)
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(InputError, match="tokenizer.json: expected a tokenizer"):
-        load_tokenizer(tmp_path)
-
-
 # --- RoBERTa -------------------------------------------------------------------------------------
 
 
@@ -405,31 +363,6 @@ def test_a_window_of_roberta_is_the_official_pair(byte_level):
     assert all(shown) and [token.strip() for token in shown] == shown
     blanks = batch["context"][0, window.context_start : window.num_tokens - 1].tolist().count(False)
     assert blanks == len([token for token in official.tokens if token in ("Ġ", "Ċ")]) > 2
-
-
-def test_windows_of_roberta_cover_every_token_of_the_document(byte_level):
-    tokenizer = Tokenizer(byte_level)
-    text = "Gus lives in Rome. Then  Bo ran in Kyiv, 東京 and Zürich; Bo met Ada. Eve saw Bo."
-    config = dataclasses.replace(SMALL, max_tokens=16)
-    document = tokenizer.encode([text])[0]
-    windows = make_windows(example(text, question="Who ran?"), tokenizer, config)
-    asked = len(tokenizer.encode(["Who ran?"])[0].ids[: config.max_question_tokens])
-    room = config.max_tokens - asked - 4
-    assert len(windows) > 3
-    for index, window in enumerate(windows):
-        begin = index * config.stride
-        assert window.token_ids[-1] == 2 and window.num_tokens <= config.max_tokens
-        assert window.token_ids[window.context_start : -1].tolist() == (
-            document.ids[begin : begin + room].tolist()
-        )
-        np.testing.assert_array_equal(
-            window.offsets + window.text_start, document.offsets[begin : begin + room]
-        )
-        assert {window.span_text(*span) for span in window.solutions} <= {"Bo"}
-    assert begin + room >= len(document.ids)
-    found = {w.text_start + int(w.offsets[first - w.context_start, 0])
-             for w in windows for first, _ in w.solutions}  # fmt: skip
-    assert found == {i for i in range(len(text)) if text.startswith("Bo", i)}
 
 
 def test_a_stride_that_only_bert_has_room_for_is_refused(tokenizer, byte_level):

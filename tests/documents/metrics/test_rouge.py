@@ -5,7 +5,6 @@ import json
 import pytest
 
 from hardem_jax.documents.metrics import rouge
-from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge_l as rouge_score
 
 
@@ -74,8 +73,6 @@ def test_without_words_there_is_no_score(metric, prediction, golds):
 @pytest.mark.parametrize("metric", METRICS)
 def test_best_over_golds_whatever_their_case(metric):
     assert metric("In ROME", ["Paris", "in Rome"]) == pytest.approx(1, abs=1e-8)
-    with pytest.raises(TypeError, match="sequence of strings"):
-        metric("rome", "rome")
 
 
 def test_exact_match_passes_over_full_stops_alone():
@@ -99,8 +96,6 @@ def test_score_divides_by_all_questions():
         "unknown": 1,
     }
     assert next(iter(rouge.score(predictions, golds))) == "rouge_l"
-    with pytest.raises(InputError, match="no questions to score"):
-        rouge.score({}, {})
 
 
 def test_equals_the_package(shared_dir):

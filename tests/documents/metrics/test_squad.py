@@ -5,7 +5,6 @@ import json
 import pytest
 
 from hardem_jax.documents.metrics import squad
-from hardem_jax.errors import InputError
 
 
 def f1_of(shared, predicted, gold):
@@ -54,12 +53,6 @@ def test_scores(prediction, golds, em, f1):
     assert type(squad.exact_match(prediction, golds)) is type(squad.f1(prediction, golds)) is float
 
 
-@pytest.mark.parametrize("metric", [squad.exact_match, squad.f1])
-def test_one_string_is_not_a_list_of_golds(metric):
-    with pytest.raises(TypeError, match="sequence of strings.*'a'"):
-        metric("a", "a")
-
-
 def test_score_divides_by_all_questions():
     golds = {"hit": ["Rome"], "half": ["New York"], "missing": ["Paris"], "no gold": []}
     golds |= {"second hit": ["Oslo"]}
@@ -72,11 +65,6 @@ def test_score_divides_by_all_questions():
         "missing": 1,
         "unknown": 1,
     }
-
-
-def test_score_of_nothing_is_an_error():
-    with pytest.raises(InputError, match="no questions to score.*found 0"):
-        squad.score({"q": "a"}, {})
 
 
 def test_equals_the_official_evaluator(shared_dir):
