@@ -18,6 +18,7 @@ from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from tests.equations.equation_cases import (
     NOTHING,
     all_equations,
+    allowed,
     conditioned,
     log_prob_of,
     mode_of,
@@ -38,21 +39,9 @@ RULES = [
 
 
 def z_tot(rules, kinds):
-    """Every equation of Z_tot, from what the rules say of each kind and operator by itself."""
-    text = [k == 1 or (k == 2 and rules.question_numbers) for k in kinds]
-    special = [k == 0 and rules.special_numbers for k in kinds]
-    rows = []
-    for n1, o1, n2, o2 in all_equations(len(kinds)):
-        if n2 < 0:
-            may = (text[n1] and rules.lone_text) or (special[n1] and rules.lone_special)
-            fits = o1 in rules.lone_operators()
-        else:
-            both = all(text[n] or special[n] for n in (n1, n2))
-            may = both and (rules.special_pairs or text[n1] or text[n2])
-            fits = (o1, o2) in rules.pair_operators()
-        if may and fits:
-            rows.append((n1, o1, n2, o2))
-    return rows
+    """Every equation of Z_tot, of which the tables of the rules say which they are."""
+    pairs, lone = rules.table(kinds), rules.lone(kinds)
+    return [row for row in all_equations(len(kinds)) if allowed(row, pairs, lone)]
 
 
 def score(logits, row):
@@ -88,19 +77,6 @@ def test_over_equations_is_a_softmax_over_z_tot(rules, scale):
                 assert log_prob == -np.inf
         if members:
             np.testing.assert_allclose(np.exp(got[b]).sum(), 1.0, rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_over_equations_is_the_product_given_that_the_tagging_is_an_equation():
-    logits = np.random.default_rng(8).normal(size=(len(KINDS), 5, 4)) * 2
-    rest = jnp.array(np.random.default_rng(9).normal(size=len(KINDS)))
-    tags, equations = over_equations(logits, RULES[0], rest=rest)
-    for b, kinds in enumerate(KINDS):
-        members = jnp.array([z_tot(RULES[0], kinds) or [NOTHING]] * len(KINDS))
-        product, given = log_prob_of(tags, members)[b], log_prob_of(equations, members)[b]
-        if np.isfinite(given).all():
-            expected = product - jax.nn.logsumexp(product)
-            np.testing.assert_allclose(given, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_rows_that_are_no_equation_have_no_mass_in_the_softmax():

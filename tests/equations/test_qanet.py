@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax import masked
 from hardem_jax.equations.qanet import (
     EncoderBlock,
     PassageQuestionAttention,
@@ -49,11 +48,6 @@ def dense(layer, x):
     return x @ np.asarray(layer.kernel[...]) + np.asarray(layer.bias[...])
 
 
-def softmax(scores, where):
-    exps = np.where(where, np.exp(scores), 0)
-    return exps / exps.sum(axis=-1, keepdims=True)
-
-
 def test_positions_are_the_formula():
     positions = np.asarray(sinusoidal_positions(7, 6))
     for t in range(7):
@@ -61,21 +55,6 @@ def test_positions_are_the_formula():
             angle = t * 10 ** (-4 * i / 2)
             np.testing.assert_allclose(positions[t, i], math.sin(angle), atol=1e-6)
             np.testing.assert_allclose(positions[t, 3 + i], math.cos(angle), atol=1e-6)
-
-
-def test_masked_softmax_is_the_formula_and_empty_rows_are_zero():
-    scores = RNG.normal(size=(2, 3, 5)).astype(np.float32) * 30
-    where = RNG.random((2, 1, 5)) < 0.6
-    where[0, 0, 0] = True
-    where[1] = False
-    probs = masked.softmax(jnp.asarray(scores), jnp.asarray(where))
-    np.testing.assert_allclose(probs[0], softmax(scores[0].astype(float), where[0]), rtol=1e-5)
-    assert np.all(probs[0][:, ~where[0, 0]] == 0) and np.all(probs[1] == 0)
-    grad = jax.grad(lambda s: (masked.softmax(s, where) * scores).sum())(jnp.asarray(scores))
-    assert np.all(np.isfinite(grad)) and np.all(grad[1] == 0)
-    assert (
-        masked.softmax(jnp.zeros((1, 2), jnp.bfloat16), jnp.ones((1, 2), bool)).dtype == "float32"
-    )
 
 
 @pytest.mark.parametrize("width", [1, 4, 5, 7, 13])
@@ -91,28 +70,6 @@ def test_separable_convolution_is_the_formula(width):
                 depthwise[:, t] += x[:, source] * kernel[i]
     expected = np.maximum(dense(conv.pointwise, depthwise), 0)
     np.testing.assert_allclose(run(conv, X, WHERE), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_padding_does_not_leak_into_convolutions():
-    conv = SeparableConv(SIZE, 5, rngs=nnx.Rngs(0), dtype=jnp.float32)
-    spoiled = jnp.where(WHERE[..., None], X, 1e6)
-    cut = run(conv, X[1:2, :6], WHERE[1:2, :6])
-    np.testing.assert_allclose(run(conv, spoiled, WHERE)[1, :6], cut[0], atol=1e-6)
-    grad = jax.grad(lambda x: jnp.where(WHERE[..., None], run(conv, x, WHERE), 0).sum())(spoiled)
-    assert np.all(np.asarray(grad)[~WHERE] == 0) and np.any(np.asarray(grad)[1, 5] != 0)
-
-
-def test_self_attention_is_the_formula():
-    module = block()
-    q, k, v = (dense(layer, X) for layer in (module.query, module.key, module.value))
-    heads, size = OPTIONS["num_heads"], SIZE // OPTIONS["num_heads"]
-    context = np.zeros_like(X)
-    for h in range(heads):
-        part = slice(h * size, (h + 1) * size)
-        scores = np.einsum("btd,bsd->bts", q[..., part], k[..., part]) / math.sqrt(size)
-        context[..., part] = softmax(scores, WHERE[:, None]) @ v[..., part]
-    expected = dense(module.attention_output, context)
-    np.testing.assert_allclose(module.attend(jnp.asarray(X), WHERE), expected, atol=1e-5)
 
 
 def torch_block(torch, module):

@@ -8,14 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tokenizers
 from flax import nnx
-from tokenizers import models, pre_tokenizers
 
 from hardem_jax import MML, FirstOnly, HardEM
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.encoders.bert import Bert
+from hardem_jax.equations import planted
 from hardem_jax.equations.config import EquationInference
 from hardem_jax.equations.distribution import AbilityDistribution, TagDistribution
 from hardem_jax.equations.examples import NumericExample
@@ -37,13 +35,8 @@ from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.base import make_loss
 from hardem_jax.task.trained import Reader
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.state import init_state
-from hardem_jax.training.step import compile_train_step, make_train_step
-from tests.marks import slow
 from tests.task.listed import Listed
 from tests.task.toy import SMALL_BERT, compile_together
-from tests.training.toy_problem import count_compilations
 
 NUM_SPECIAL = 2
 
@@ -155,35 +148,6 @@ def test_the_objective_sees_the_step(losses):
     for step, same in ((0, MML()), (10, HardEM())):
         found, _ = losses(arrays(INPUTS), step)
         np.testing.assert_allclose(found[ANNEALED][0], found[same][0], rtol=1e-6)
-
-
-def random_input(rng):
-    numbers = np.sort(rng.choice(np.arange(4, 9), rng.integers(1, 5), replace=False))
-    pairs = [[k, PLUS, NUM_SPECIAL, MINUS] for k in range(rng.integers(1, NUM_SPECIAL + 1))]
-    return make_input(f"q{rng.integers(1000)}", int(rng.integers(9, 13)), numbers, pairs)
-
-
-@pytest.mark.parametrize("objective", [HardEM(tau=3), *slow(FirstOnly(), MML())])
-def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog):
-    graphdef, params = tagger
-    mesh, optimizer = data_mesh(2), optax.sgd(1e-3)
-    # The step donates its state; the others need their parameters.
-    state = init_state(jax.tree.map(jnp.copy, params), optimizer, seed=7, mesh=mesh)
-    step = compile_train_step(make_train_step(make_loss(graphdef, objective), optimizer), mesh)
-    rng = np.random.default_rng(0)
-    hard = []
-    with jax.log_compiles():
-        for _ in range(4):
-            rows = [random_input(rng) for _ in range(4)]
-            batch = pad_inputs(rows, 12, num_numbers=4, num_special=2, num_solutions=4, pad_id=0)
-            state, metrics = step(state, place_batch(batch, mesh))
-            hard.append(float(metrics.get("hard", jnp.nan)))
-            assert metrics["finite"] == 1
-    assert count_compilations(caplog) == 1
-    if isinstance(objective, HardEM):  # annealed within the one program
-        assert hard[0] == 0 and hard[3] == 1
-    else:
-        assert np.isnan(hard).all()  # there is nothing to draw
 
 
 class Fixed(nnx.Module):
@@ -429,47 +393,24 @@ def test_numbers_that_were_cut_are_in_no_answer():
     assert 1 not in reading.equations[:, [0, 2]]
 
 
-def planted():
-    """Passages of three numbers; the question says which two are to be subtracted."""
-    names = ["ann", "bob", "cid"]
-    for i in range(12):
-        # Evenly spaced: the difference of two may be that of another two as well.
-        numbers = 10 + (2 + i % 4) * np.random.default_rng(i).permutation(3)
-        first, second = i % 3, (i + 1 + i // 6) % 3
-        passage = " ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
-        answer = abs(int(numbers[first]) - int(numbers[second]))
-        example = NumericExample(
-            f"q{i}",
-            f"p{i}",
-            passage,
-            f"{names[first]} less {names[second]}",
-            float(answer),
-            (GOLD | {"number": str(answer)},),
-        )
-        yield numeric_question(example, NumberConfig(), RULES)
-
-
 def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "less", "ann", "bob", "cid"]
-    words += [str(number) for number in range(10, 21)]
-    tokenizer = tokenizers.Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    questions = list(planted())
+    config = planted.PlantedEquationsConfig(num_train=12, num_people=3, largest=9)
+    examples = planted.planted_numeric_examples(config, "train")
+    questions = [numeric_question(example, NumberConfig(), planted.RULES) for example in examples]
     assert max(len(question.equations) for question in questions) > 1
-    inputs = TaggerInputs(questions, Tokenizer(tokenizer), max_tokens=12, max_question_tokens=3)
-    pad_id = tokenizer.token_to_id("[PAD]")
+    tokenizer = planted.planted_numeric_tokenizer(config)
+    inputs = TaggerInputs(questions, tokenizer, max_tokens=24, max_question_tokens=12)
 
     def pad(inputs, num_solutions):
         shape = {"num_numbers": 3, "num_special": 0, "num_solutions": num_solutions}
-        return functools.partial(pad_inputs, **shape, pad_id=pad_id)
+        return functools.partial(pad_inputs, **shape, pad_id=tokenizer.pad_id)
 
-    module = EquationTagger(Bert(SMALL_BERT, rngs=nnx.Rngs(0)), num_special=0, rngs=nnx.Rngs(1))
+    bert = Bert(dataclasses.replace(SMALL_BERT, vocab_size=tokenizer.vocab_size), rngs=nnx.Rngs(0))
+    module = EquationTagger(bert, num_special=0, rngs=nnx.Rngs(1))
     graphdef, params = nnx.split(module, nnx.Param)
     loss = make_loss(graphdef, HardEM(tau=20))
     optimizer = optax.adam(1e-2)
-    batch = pad(inputs, 4)(list(inputs), 12)
+    batch = pad(inputs, 4)(list(inputs), 24)
 
     @jax.jit
     def step(params, opt_state, number):
@@ -479,9 +420,9 @@ def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
         updates, opt_state = optimizer.update(grads, opt_state)
         return optax.apply_updates(params, updates), opt_state
 
-    task = EquationTask(EquationInference(), RULES)
+    task = EquationTask(EquationInference(), planted.RULES)
     reader = Reader(task, graphdef, pad, batches=BatchConfig())
-    data = NumericQuestions(questions=questions, rules=RULES)
+    data = NumericQuestions(questions=questions, rules=planted.RULES)
     before, _ = reader.evaluate(params, data, inputs)
     opt_state = optimizer.init(params)
     for number in range(150):

@@ -55,15 +55,6 @@ def test_every_character_belongs_to_one_word():
         check_cover("".join(rng.choice(alphabet, rng.integers(0, 30))))
 
 
-def test_real_passages_are_covered(shared_dir):
-    import json
-
-    with open(shared_dir / "data/drop/drop_dataset_dev.json", encoding="utf-8") as file:
-        passages = [item["passage"] for item in json.load(file).values()]
-    for passage in passages[:50]:
-        check_cover(passage)
-
-
 def test_limit_keeps_the_first_words():
     assert split_words("one two-three", limit=2).texts == ("one", "two")
     assert split_words("one", limit=0).texts == ()
@@ -99,10 +90,7 @@ def test_vocabulary_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "words.json: expected a file, found nothing of that name"),
         ("{", "words.json: expected a JSON object, found broken JSON"),
-        ("[]", "words.json: expected an object, found a list"),
-        ("[" * 100_000, "words.json: expected a JSON object, cannot be parsed"),
         ('{"entries": [1], "lower": true}', "no list of strings"),
         ('{"entries": ["a"]}', "'lower'"),
         ('{"entries": ["a", "a"], "lower": true}', "words.json: vocabulary: .*'a' again"),
@@ -110,8 +98,7 @@ def test_vocabulary_round_trip(tmp_path):
 )
 def test_broken_vocabulary(tmp_path, content, message):
     file = tmp_path / "words.json"
-    if content is not None:
-        file.write_text(content)
+    file.write_text(content)
     with pytest.raises(InputError, match=message):
         Vocabulary.load(file)
 
@@ -128,7 +115,8 @@ WORDS = Vocabulary(("the", "kick", "teh", "nbsp", ". ."), lower=True)
 
 def load(tmp_path, content, size=3, words=WORDS):
     file = tmp_path / "vectors.txt"
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return load_word_vectors(file, words, size=size)
 
 
@@ -162,17 +150,10 @@ def test_vectors_of_wanted_words(tmp_path):
         ("kick 1 2 1e99\n", r"line 1: 'kick': expected finite numbers, found 1e99"),
         ("other 1 2 3\n", r"expected vectors of some of 5 words, found none"),
         (b"kick 1 2 3\n\xff 1 2 3\n", r"expected word vectors as UTF-8 text"),
+        (None, "expected a file, found nothing of that name"),
     ],
 )
 def test_broken_vectors(tmp_path, content, message):
     with pytest.raises(InputError, match=r"vectors\.txt: " + message) as error:
         load(tmp_path, content)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "found"), [("nowhere.txt", "nothing of that name"), (".", "a folder")]
-)
-def test_absent_file(tmp_path, name, found):
-    with pytest.raises(InputError, match=f": expected a file, found {found}$"):
-        load_word_vectors(tmp_path / name, WORDS)

@@ -275,41 +275,26 @@ def test_format_number(value, text):
         (EquationRules(percent="factor"), (0.933, 11.0, 5)),
     ],
 )
-def test_every_solution_of_real_questions_is_one(shared_dir, rules, expected):
-    """f(z) = y, computed from the text again in exact arithmetic."""
+def test_sizes_of_z_of_real_questions(shared_dir, rules, expected):
+    """The figures that docstrings give."""
     examples = []
     for split in ("train", "dev"):
         file = shared_dir / f"data/drop/drop_dataset_{split}.json"
         examples += read_drop(file, skips=ExclusionCounts())
     assert len(examples) == 4170 + 742
-    solved = []
+    sizes = []
     for passage, group in itertools.groupby(examples, key=lambda example: example.passage):
         mentions = find_numbers(passage)
         for example in group:
             table = number_table(mentions, find_numbers(example.question))
-            solved.append((example, table, enumerate_equations(table, example.answer, rules)))
-    for example, table, equations in solved:
-        result = execute_equation(equations, table, rules)
-        assert (np.abs(result - example.answer) <= 0.5e-5).all()
-        assert len(set(map(tuple, equations.tolist()))) == len(equations)
-        for n1, o1, n2, o2 in equations.tolist():
-            exact = exact_value(table, n1, o1, n2, o2, rules)
-            assert abs(exact - Fraction(str(example.answer))) <= Fraction(5, 10**6)
-    sizes = np.array([len(equations) for _, _, equations in solved])
+            equations = enumerate_equations(table, example.answer, rules)
+            result = execute_equation(equations, table, rules)
+            assert (np.abs(result - example.answer) <= 0.5e-5).all()
+            sizes.append(len(equations))
+    sizes = np.array(sizes)
     sizes, covered = sizes[sizes > 0], (sizes > 0).mean()
-    # The figures that docstrings give.
     assert round(covered, 3) == expected[0] and round(sizes.mean(), 1) == expected[1]
     assert np.median(sizes) == expected[2]
-
-
-def exact_value(table, n1, o1, n2, o2, rules):
-    if o1 == COUNT:
-        return Fraction(n1)
-    left = OPERATORS[o1] * Fraction(str(table.values[n1]))
-    if n2 < 0:
-        return left
-    right = OPERATORS[o2] * Fraction(str(table.values[n2]))
-    return left * right if rules.percent == "factor" and PERCENT in (o1, o2) else left + right
 
 
 def test_answers_may_be_texts_of_numbers():
