@@ -5,7 +5,6 @@ import math
 import shutil
 from collections import Counter
 
-import bm25s
 import numpy as np
 import pytest
 
@@ -109,16 +108,6 @@ def test_passage_scores_are_the_formula(tmp_path, config):
         np.testing.assert_allclose(index.passage_scores(question), expected, rtol=1e-5)
 
 
-def test_passage_scores_are_those_of_the_library(tmp_path):
-    rows, config = rows_of(np.random.default_rng(0), 60), PassageConfig(k1=1.2, b=0.7)
-    index = index_of(tmp_path, rows, passages=config)
-    library = bm25s.BM25(k1=1.2, b=0.7)
-    library.index([config.words(title, text) for _, text, title in rows], show_progress=False)
-    for question in QUESTIONS[:3]:
-        expected = library.get_scores(config.terms.words(question))
-        np.testing.assert_array_equal(index.passage_scores(question), expected)
-
-
 def dense_article_scores(rows, question, config, idf):
     articles: dict[str, list[str]] = {}
     for id, text, title in rows:
@@ -180,16 +169,6 @@ def test_an_index_that_was_read_again_is_the_same(tmp_path):
         assert not read.article_of.flags.writeable  # mapped, not read
 
 
-def test_an_interrupted_build_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(index_module, "write_json", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        index_of(tmp_path, ROWS)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
-
-
 def test_an_index_of_another_format_says_what_to_do(tmp_path):
     (tmp_path / "meta.json").write_text('{"format": "index 1"}')
     message = "expected format index 2, found index 1; index the passages again .`index --force`"
@@ -207,39 +186,6 @@ def test_every_damaged_file_is_named(tmp_path):
             with pytest.raises(InputError) as refused:
                 PassageIndex(folder)
             assert str(refused.value).startswith(str(folder / name)), (name, kind)
-
-
-def test_an_index_does_not_mix_with_other_files(tmp_path):
-    (tmp_path / "index").mkdir()
-    notes = tmp_path / "index" / "notes.txt"
-    notes.write_text("precious")
-    with pytest.raises(InputError, match="index: exists and was not written by this command"):
-        index_of(tmp_path, ROWS, replace=True)
-    notes.unlink()
-    index_of(tmp_path, ROWS)
-    with pytest.raises(InputError, match="index: exists; choose another folder, or add --force"):
-        index_of(tmp_path, ROWS)
-    index_of(tmp_path, ROWS[:2], replace=True)
-    notes.write_text("precious")
-    with pytest.raises(InputError, match="index: exists and holds notes.txt"):
-        index_of(tmp_path, ROWS, replace=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "index"]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"k1": -1}, "k1: expected at least 0, found -1"),
-        ({"k1": float("nan")}, "k1: expected at least 0, found nan"),
-        ({"b": 1.5}, "b: expected at least 0 and at most 1, found 1.5"),
-        ({"title_weight": -1}, "title_weight: expected at least 0 and at most 1000, found -1"),
-    ],
-)
-def test_parameters_are_checked(parameters, message):
-    with pytest.raises(InputError, match=message):
-        PassageConfig(**parameters)
-    with pytest.raises(InputError, match="buckets: expected at least 1, found 0"):
-        ArticleConfig(buckets=0)
 
 
 def test_a_title_counts_as_often_as_said():

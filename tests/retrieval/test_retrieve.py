@@ -37,7 +37,7 @@ def questions():
 
 def test_recall_is_alike_in_every_language(tmp_path):
     recall = {}
-    for language, known in facts(400, seed=0).items():
+    for language, known in facts(200, seed=0).items():
         rows = [(str(i), text.strip(), f"{i // 20}") for i, (text, *_) in enumerate(known, 1)]
         source = save(tmp_path / f"{language}.tsv", rows)
         build_index(source, tmp_path / language, skips=ExclusionCounts())
@@ -119,20 +119,6 @@ def test_passages_carry_their_scores(folder, index, questions):
     numbers, scores = retrieve.rank(questions[0])
     expected = [index.passage(n, s) for n, s in zip(numbers, scores.tolist(), strict=True)]
     assert retrieve(questions[0]) == expected and len(expected) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("articles", 0),
-        ("passages", 0),
-        ("article_weight", -1.0),
-        ("article_weight", float("nan")),
-    ],
-)
-def test_values_are_checked(name, value):
-    with pytest.raises(InputError, match=f"{name}: expected at least"):
-        RetrieverConfig(**{name: value})
 
 
 @pytest.mark.parametrize("option", [{"method": "BM25"}, {"idf": "smoth"}])

@@ -68,18 +68,10 @@ def test_annealing_draws_once_and_adds_no_compilation(reader):
         return span_loss(*arguments, **keywords)
 
     batch = arrays(WINDOWS)
-    hard = [
-        float(
-            loss(
-                params,
-                batch,
-                step=jnp.int32(step),
-                key=jax.random.key(step),
-                dropout_key=jax.random.key(step),
-            )[1]["hard"]
-        )
-        for step in range(12)
-    ]
+    hard = []
+    for step in range(12):
+        keys = {"key": jax.random.key(step), "dropout_key": jax.random.key(step)}
+        hard.append(float(loss(params, batch, step=jnp.int32(step), **keys)[1]["hard"]))
     assert len(traced) == 1
     assert hard[0] == 0 and hard[10:] == [1, 1] and 0 < sum(hard) < 12
 

@@ -10,8 +10,6 @@ import pytest
 
 from hardem_jax import find_spans
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.documents.planted import PlantedConfig, planted_examples
-from hardem_jax.documents.records import SpanSolver
 from hardem_jax.errors import InputError
 from hardem_jax.spans.builds import TriviaQA
 from tests.show.html_pages import Page
@@ -20,11 +18,12 @@ TEXT = 'The "New York City" council of New York.'
 ALIASES = ["New York City", "York", "city council"]
 
 
-def check_spans(examples):
-    """Compares with the records that a build of these examples would hold."""
-    examples = list(examples)
+def test_spans_of_triviaqa_are_those_of_a_build(shared_dir):
+    builder = TriviaQA()
+    examples = builder.read(shared_dir / "data" / "triviaqa", "dev", ExclusionCounts())
+    examples = list(itertools.islice(examples, 100))
     total = 0
-    for example, record in zip(examples, SpanSolver().records(examples), strict=True):
+    for example, record in zip(examples, builder.solver.records(examples), strict=True):
         found = [
             (index, span.start, span.end)
             for index, document in enumerate(example.documents)
@@ -32,20 +31,7 @@ def check_spans(examples):
         ]
         assert found == [tuple(mention) for mention in record["mentions"].tolist()]
         total += len(found)
-    return total
-
-
-def test_spans_of_triviaqa_are_those_of_a_build(shared_dir, tmp_path):
-    folder = shared_dir / "data" / "triviaqa"
-    builder = TriviaQA()
-    assert isinstance(builder.solver, SpanSolver)
-    examples = builder.read(folder, "dev", ExclusionCounts())
-    assert check_spans(itertools.islice(examples, 100)) > 300
-
-
-def test_spans_of_generated_documents_are_those_of_a_build():
-    examples = planted_examples(PlantedConfig(num_train=40, num_dev=1), "train")
-    assert check_spans(examples) > 40
+    assert total > 300
 
 
 def test_a_z_is_a_sequence():
@@ -60,9 +46,6 @@ def test_a_z_is_a_sequence():
     assert z[1] in z and z.index(z[2]) == 2
     with pytest.raises(IndexError):
         z[4]
-
-
-def test_one_alias_may_be_a_string():
     assert find_spans(TEXT, "York").solutions == find_spans(TEXT, ["York"]).solutions
 
 
@@ -188,7 +171,5 @@ def test_a_saved_page_is_a_file_of_its_own(tmp_path):
 
 
 def test_an_empty_slice_says_nothing_of_the_document():
-    z = find_spans("Cher met Cher.", ["Cher"])
-    assert str(z[5:]) == "0 spans in 14 characters"
-    assert "No mention of 'Bo'." in str(find_spans("Cher met Cher.", ["Bo"]))
+    assert str(find_spans("Cher met Cher.", ["Cher"])[5:]) == "0 spans in 14 characters"
     assert "There is no alias to look for." in str(find_spans("Cher met Cher.", []))

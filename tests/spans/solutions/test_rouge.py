@@ -127,10 +127,6 @@ def test_the_noisy_rule_counts_spans():
     assert len(five.spans) == 5 < len(fifth.spans)
 
 
-def test_rules_at_their_limits():
-    assert RougeRules(keep=1, max_words=1, minimum=1.0).minimum == 1
-
-
 @pytest.mark.parametrize(
     ("wrong", "culprit"),
     [
