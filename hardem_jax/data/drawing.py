@@ -11,10 +11,8 @@ import numpy as np
 
 
 def fitting(id: str, count: int, room: int) -> np.ndarray:
-    """Ascending indices of the solutions that are in a row with ``room`` for some of ``count``.
-
-    All of them, or the first, which First-only uses, and a sample of the others fixed by the id.
-    """
+    """Ascending indices of the solutions that a row has ``room`` for: all of ``count``, or the
+    first, which First-only uses, and a sample of the others fixed by the id."""
     if count <= room:
         return np.arange(count)
     rng = np.random.default_rng(zlib.crc32(id.encode("utf-8", "surrogatepass")))
@@ -23,11 +21,8 @@ def fitting(id: str, count: int, room: int) -> np.ndarray:
 
 
 def draw_first(question: Any, solutions: str, seed: int) -> Any:
-    """The question with one solution of its Z moved to the front; the others keep their order.
-
-    Each is drawn with the same probability, which depends only on the seed and the question's id.
-    No other objective notices the order, except where a batch holds only the beginning of Z.
-    """
+    """The question with a solution of its Z moved to the front, each with the same probability,
+    which depends only on the seed and the question's id; the others keep their order."""
     rows: np.ndarray = getattr(question, solutions)
     if not len(rows):
         return question

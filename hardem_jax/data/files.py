@@ -62,10 +62,8 @@ def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[
 
 @contextlib.contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """Yields ``<file>.partial/new``, which becomes ``file`` at the end; see `new_folder`.
-
-    Of a link, the file that it leads to is written.
-    """
+    """Yields ``<file>.partial/new``, which becomes ``file``, or what it links to, at the end; see
+    `new_folder`."""
     if file.is_symlink():
         file = file.resolve()
     check_writable(file)
@@ -174,10 +172,8 @@ def read_meta(
     remedy: str = "prepare it again",
     verify: bool = True,
 ) -> dict[str, Any]:
-    """The ``file`` that describes a folder with checksums, which ``verify`` checks on all cores.
-
-    ``what`` describes the folder in messages, ``remedy`` what to do about one of another format.
-    """
+    """The ``file`` that describes a folder with checksums, which ``verify`` checks; in messages it
+    is ``what``, and ``remedy`` says what to do about another format."""
     # A folder without checksums may have an older format, which is then what to report.
     if verify and has_checksums(folder):
         verify_checksums(folder)

@@ -33,11 +33,8 @@ def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) ->
 
 
 def check_kind(value: object, kind: type[T], expected: str) -> T:
-    """`value` if it is of `kind`; booleans are not integers, and 22.0 is 22: pandas writes integers
-    so where one is missing.
-
-    `expected` is the message up to the name of `kind`: "dev.json: item 0: expected 'id' to be".
-    """
+    """`value` if it is of `kind`: booleans are not integers, and 22.0 is 22, as pandas writes
+    integers where one is missing. `expected` is the message up to the name of `kind`."""
     if kind is int and isinstance(value, float) and value.is_integer():
         return check_kind(int(value), kind, expected)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -41,10 +41,8 @@ _DEEPER = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
 
 
 def json_events(path: PathLike) -> Iterator[tuple[str, str, Any]]:
-    """ijson's events of a file: (the keys that lead there, joined by dots, event, value).
-
-    Raises ijson's own errors, which `json_errors` turns into `InputError`.
-    """
+    """ijson's events of a file, (the keys that lead there, joined by dots, event, value); its
+    errors are for `json_errors`."""
     depth = 0
     with open_bytes(path) as stream:
         for event in ijson.parse(_Checked(stream, path), use_float=True, buf_size=_CHUNK):
@@ -160,10 +158,7 @@ def long_csv_fields() -> Iterator[None]:
 
 
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (index, object) for the list under the top-level `key` of one large JSON object.
-
-    Items before a defect are yielded before it raises.
-    """
+    """Yields (index, object) for the list under the top-level `key` of one large JSON object."""
     count = 0
     try:
         with json_errors(path, lambda: f"{count} items of {key!r}"):
@@ -182,10 +177,8 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
 
 
 def first_list(path: PathLike) -> str:
-    """The keys, joined by dots, that lead to the first list in a file, which tells layouts apart.
-
-    "" if there is none, the value is a list itself, or it is broken.
-    """
+    """The keys, joined by dots, that lead to the first list in a file, which tells layouts apart;
+    "" if there is none, the value is a list itself, or it is broken."""
     try:
         for keys, event, _ in json_events(path):
             if event == "start_array" or (event == "end_map" and not keys):
@@ -227,11 +220,7 @@ def _require_list(path: PathLike, key: str) -> None:
 
 
 def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (key, object) for every entry of one large JSON object whose values are objects.
-
-    Entries before a defect are yielded before it raises, except the last one, because the parser
-    yields an entry only when it reaches the next key.
-    """
+    """Yields (key, object) for every entry of one large JSON object whose values are objects."""
     count = 0
     with json_errors(path, lambda: f"{count} entries"):
         for key, value in ijson.kvitems(json_events(path), ""):
@@ -249,11 +238,8 @@ def read_json_object(path: PathLike) -> dict[str, Any]:
 
 
 def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yields (number from 1, place, object) for a JSON list or for a file of JSON lines.
-
-    Objects are counted, not lines, so that both layouts give the same numbers. Neither may hold NaN
-    or Infinity, which JSON lacks.
-    """
+    """Yields (number from 1, place, object) for a JSON list or for a file of JSON lines. Objects
+    are counted, not lines, so that both layouts give the same numbers."""
     first = first_character(path)
     if not first:
         raise InputError(f"{path}: expected records, found an empty file")
@@ -281,10 +267,8 @@ def first_character(path: PathLike) -> bytes:
 
 
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number from 1, object) for a file with one JSON object per line.
-
-    Blank lines are skipped. NaN and Infinity are read, as Python writes them.
-    """
+    """Yields (line number from 1, object) for JSON lines; NaN and Infinity are read, as Python
+    writes them."""
     return _json_lines(path, _PYTHON)
 
 

@@ -28,11 +28,8 @@ def map_in_order(
     processes: int | None = None,
     chunk_size: int = 16,
 ) -> Iterator[R]:
-    """Yields ``function(item)`` for every item, in order; a bounded number waits for the slowest.
-
-    ``processes`` are spawned (None or 1: this one), so ``function`` must be picklable; each gets it
-    once, and ``chunk_size`` items at a time.
-    """
+    """Yields ``function(item)`` in order, computed by ``processes`` that are spawned (None or 1:
+    this one), each of which gets ``function`` once, and ``chunk_size`` items at a time."""
     if processes is not None and processes < 1:
         raise InputError(f"--processes: expected at least 1, found {processes}")
     if processes in (None, 1):

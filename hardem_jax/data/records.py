@@ -124,8 +124,6 @@ def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[st
 
 
 def read_left_out(folder: Path) -> dict[str, str]:
-    """Id and reason of every question of the source file that is not in its prepared split.
-
-    An official metric counts these, too. One without an id has its place in the file.
-    """
+    """Id, or place in the file, and reason of every question of the source that is not in its
+    prepared split."""
     return read_json(folder / _LEFT_OUT)

@@ -306,10 +306,8 @@ def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: Windo
 
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:
-    """Counts the mentions of a question, those in several overlapping windows once.
-
-    Of sets of mentions, counts those of the window with the most.
-    """
+    """Counts the mentions of a question once; of sets of mentions, those of the window with the
+    most."""
     if any(window.texts is not None for window in windows):
         return max(window.num_solutions for window in windows)
     return len({window.place(*span) for window in windows for span in window.solutions})

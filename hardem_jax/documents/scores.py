@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from hardem_jax.documents.metrics import nq_open, quoref, rouge, squad, squad2, triviaqa
 from hardem_jax.documents.prepared import Question
 from hardem_jax.metrics.text import COUNTS
@@ -30,6 +32,19 @@ def official(
     """The metric's scores without its counts, in percent; of texts, or sequences of them."""
     found = METRICS[metric].score(texts, golds)
     return {name: value for name, value in found.items() if name not in COUNTS}
+
+
+def official_by_question(
+    metric: str, texts: Mapping[str, Any], golds: Mapping[str, Sequence[str]]
+) -> dict[str, np.ndarray]:
+    """The scores of `official` of each question; without those that only some questions have."""
+    scores = defaultdict(list)
+    for id, own in golds.items():
+        text = {id: texts[id]} if id in texts else {}
+        for name, value in official(metric, text, {id: own}).items():
+            scores[name].append(value)
+    every = {name: values for name, values in scores.items() if len(values) == len(golds)}
+    return {name: np.array(values, np.float64) for name, values in every.items()}
 
 
 def by_set_size(

@@ -370,12 +370,8 @@ def _window(front, index, text, document, inside, true_span, begin, end, tokeniz
 
 
 def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[Window]:
-    """The ``count`` windows most similar to the question, back in document order.
-
-    Cosine of TF-IDF vectors fitted on the windows of this question only, ties to the
-    earlier window (Clark and Gardner, 2018, which the paper follows). A single letter counts only
-    in scripts in which it is a word.
-    """
+    """The ``count`` windows most similar to the question, in document order, by TF-IDF fitted on
+    its windows only (Clark and Gardner, 2018); ties to the earlier window."""
     # Here, because they take seconds to import and every command imports this module.
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
     from sklearn.metrics.pairwise import linear_kernel

@@ -208,10 +208,8 @@ class TagDistribution:
         return jnp.pad(gains, ((0, 0), (0, 0), (0, 1)), constant_values=-jnp.inf)
 
     def _table(self, pairs: Array, lone: Array) -> Array:
-        """``[B, 3N, 1 + 3N]``, gains of all equations, -inf if not well-formed.
-
-        A row per first operand: the lone number, then its pairs. This is the order of ties.
-        """
+        """``[B, 3N, 1 + 3N]``, gains of all equations, -inf if not well-formed. A row per first
+        operand: the lone number, then its pairs. This is the order of ties."""
         batch, num_slots = self.where.shape
         size = num_slots * NUM_OPERATORS
         gains = self._gains()[..., PLUS : PERCENT + 1].reshape(batch, size)

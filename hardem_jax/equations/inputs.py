@@ -75,11 +75,8 @@ X = TypeVar("X", bound=NumericInput)
 
 
 class NumericInputs(Sequence[X]):
-    """Inputs of a model, by index.
-
-    ``sizes`` ``[N, 2]`` int32 are lengths and solutions of each, ``num_numbers`` M the most numbers
-    of any text.
-    """
+    """Inputs of a model, by index; ``sizes`` ``[N, 2]`` int32 are lengths and solutions of each,
+    ``num_numbers`` the most numbers of any text."""
 
     def __init__(self, inputs: Sequence[X], lengths: Sequence[int]):
         if not inputs:
@@ -97,10 +94,7 @@ class NumericInputs(Sequence[X]):
 
 
 class TaggerInputs(NumericInputs[EquationInput]):
-    """Questions as inputs of the tagger. All texts are tokenised at once.
-
-    Inputs of more than ``max_tokens`` are cut at the end of the passage.
-    """
+    """Questions as inputs of the tagger, cut to ``max_tokens`` at the end of the passage."""
 
     def __init__(
         self,

@@ -35,10 +35,7 @@ def sinusoidal_positions(length: int, size: int) -> jax.Array:
 
 def add_sublayer(x: jax.Array, y: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """`x + y`, where `y` is left out for the whole batch with probability `rate` (Huang et al.,
-    2016).
-
-    Without a key (no training) the expectation `(1 - rate) * y` is added.
-    """
+    2016); without a key the expectation `(1 - rate) * y` is added."""
     if key is None:
         return x + (1 - rate) * y
     return x + jnp.where(jax.random.bernoulli(key, 1 - rate), y, 0)
@@ -127,11 +124,7 @@ class EncoderBlock(nnx.Module):
 
 
 class QANetEncoder(nnx.Module):
-    """A stack of `EncoderBlock`s, run by `jax.lax.scan`: compile time independent of depth.
-
-    Parameters have a leading axis of ``num_blocks``; activations and products are of ``dtype``;
-    ``remat`` recomputes each block in the backward pass instead of storing its activations.
-    """
+    """`EncoderBlock`s, run by `jax.lax.scan`; parameters have a leading axis of ``num_blocks``."""
 
     def __init__(
         self,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
+
+import numpy as np
 
 from hardem_jax.arguments import check_text
 from hardem_jax.equations.builds import DropNum
@@ -13,7 +15,6 @@ from hardem_jax.equations.readers import cut_after_words, parse_number
 from hardem_jax.equations.records import to_numeric_question
 from hardem_jax.equations.solutions.enumeration import format_number
 from hardem_jax.equations.solutions.rules import (
-    COUNT,
     MINUS,
     PASSAGE,
     PERCENT,
@@ -22,7 +23,7 @@ from hardem_jax.equations.solutions.rules import (
     SPECIAL,
     EquationRules,
 )
-from hardem_jax.equations.solutions.text import formula
+from hardem_jax.equations.solutions.text import formula, operands
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.show.base import Solution, Z
@@ -179,7 +180,7 @@ def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules
     solutions = tuple(
         Equation(
             formula(row, numbers, rules),
-            tuple(_numbers(row.tolist(), found, rules)),
+            tuple(_numbers(row, found, rules)),
             tuple(row.tolist()),
         )
         for row in found.equations
@@ -231,19 +232,9 @@ def _value(answer: Any) -> float:
     return value
 
 
-def _numbers(row: list[int], question: NumericQuestion, rules: EquationRules) -> list[Number]:
-    n1, o1, n2, o2 = row
-    if o1 == COUNT:
-        return []
-    terms = [(slot, sign) for slot, sign in ((n1, o1), (n2, o2)) if slot >= 0]
-    if not rules.is_product(o1, o2):
-        terms.sort(key=lambda term: term[1] == MINUS)
+def _numbers(row: np.ndarray, question: NumericQuestion, rules: EquationRules) -> Iterator[Number]:
     num_special = len(question.values) - len(question.spans)
-    numbers = []
-    for slot, sign in terms:
+    for slot, operator in operands(row, rules):
+        place = question.spans[slot - num_special].tolist() if slot >= num_special else (None, None)
         source = _SOURCES[int(question.kinds[slot])]
-        start, end = None, None
-        if slot >= num_special:
-            start, end = question.spans[slot - num_special].tolist()
-        numbers.append(Number(float(question.values[slot]), _SIGNS[sign], source, start, end))
-    return numbers
+        yield Number(float(question.values[slot]), _SIGNS[operator], source, *place)

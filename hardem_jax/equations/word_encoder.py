@@ -20,11 +20,8 @@ EMBEDDING_STDDEV = 0.1
 
 
 class CharacterCNN(nnx.Module):
-    """A word as the largest response of each filter to its characters (Kim, 2014).
-
-    A filter is tried at every place where it lies inside the word; in a word shorter than the
-    filter, at its beginning, with zeros after the end.
-    """
+    """A word as the largest response of each filter to its characters (Kim, 2014), at every place
+    where it lies inside the word; in a shorter word, at its beginning, with zeros after the end."""
 
     def __init__(
         self,
@@ -91,11 +88,8 @@ class Highway(nnx.Module):
 
 
 class WordEncoder(nnx.Module):
-    """Word vector and character features to one vector of width D (Yu et al., 2018, section 2.2).
-
-    ``vectors`` [num_words, W] are pretrained and stay fixed; with `None` they start from N(0, 0.1)
-    and are trained.
-    """
+    """Word vector and character features to one vector of width D (Yu et al., 2018, section 2.2);
+    pretrained ``vectors`` [num_words, W] stay fixed."""
 
     def __init__(
         self,

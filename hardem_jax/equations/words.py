@@ -46,12 +46,9 @@ class Words:
 
 
 def split_words(text: str, *, limit: int | None = None) -> Words:
-    """Splits at whitespace, punctuation and hyphens; keeps at most the first `limit` words.
-
-    Numbers keep their separators (2,582.5) and initials their dots (U.S.); contractions are cut as
-    word vectors expect them (did | n't, team | 's). Every character that is not whitespace belongs
-    to exactly one word.
-    """
+    """Splits at whitespace, punctuation and hyphens; keeps at most the first `limit` words. Numbers
+    keep their separators (2,582.5) and initials their dots (U.S.); contractions are cut as word
+    vectors expect them (did | n't, team | 's)."""
     matches = list(itertools.islice(_WORD.finditer(text), limit))
     offsets = np.array([match.span() for match in matches], np.int32).reshape(-1, 2)
     return Words(tuple(match.group() for match in matches), offsets)
@@ -113,10 +110,8 @@ class Vocabulary:
 def build_vocabularies(
     texts: Iterable[Words], *, min_words: int = 1, min_chars: int = 1
 ) -> tuple[Vocabulary, Vocabulary]:
-    """Vocabularies of lower-cased words and of characters, most frequent first, none of the rare.
-
-    Ties are in code point order, so the result does not depend on the order of the texts.
-    """
+    """Vocabularies of lower-cased words and of characters, most frequent first, ties in code point
+    order, none of the rare."""
     counts = collections.Counter(word for words in texts for word in words.texts)
     lowered, chars = collections.Counter(), collections.Counter()
     for word, count in counts.items():
@@ -146,12 +141,9 @@ def char_ids(words: Words, vocabulary: Vocabulary, *, length: int = 16) -> np.nd
 def load_word_vectors(
     file: str | Path, words: Vocabulary, *, size: int = 300
 ) -> tuple[Vocabulary, np.ndarray]:
-    """The words that have a vector in a text file in GloVe's format, and [V, W] float32 vectors.
-
-    The file is read once, line by line, and only the wanted vectors are kept. Each line is a word
-    and `size` numbers, separated by single spaces; a word may contain spaces. Of a repeated word
-    the first line counts. Row 0 (padding) is zero, row 1 (unknown) the mean of all others.
-    """
+    """The words that have a vector in a text file in GloVe's format, and [V, W] float32 vectors:
+    row 0 (padding) is zero, row 1 (unknown) the mean of all others. Of a repeated word the first
+    line counts; a word may contain spaces."""
     wanted = set(words.entries)
     found: dict[str, np.ndarray] = {}
     try:

@@ -20,10 +20,8 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str | Sequence[str], golds: Iterable[Sequence[str]]) -> float:
-    """1.0 if the normalised texts of the prediction equal those of any gold, else 0.0.
-
-    A gold whose first text is blank is skipped.
-    """
+    """1.0 if the normalised texts of the prediction equal those of any gold, else 0.0. A gold whose
+    first text is blank is skipped."""
     spans = _normalized(prediction)
     return max((_same(spans, _normalized(gold)) for gold in _counted(golds)), default=0.0)
 

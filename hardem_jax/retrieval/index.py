@@ -51,11 +51,8 @@ def build_index(
     limit: int | None = None,
     replace: bool = False,
 ) -> PassageIndex:
-    """Indexes the first ``limit`` passages of a file; the folder appears only once it is complete.
-
-    The terms of all passages are in memory, first those of BM25, then those of the articles. For
-    ``skips`` and ``max_characters`` see `read_passages`.
-    """
+    """Indexes the first ``limit`` passages of a file; for ``skips`` and ``max_characters`` see
+    `read_passages`."""
     articles, passages = articles or ArticleConfig(), passages or PassageConfig()
     digest = file_digest(source)
     with new_folder(folder, format=FORMAT, replace=replace) as new:
@@ -115,10 +112,8 @@ def _index_passages(
 
 
 def _index_articles(folder: Path, article_of: np.ndarray, config: ArticleConfig) -> None:
-    """Writes log(1 + tf) of the terms of every article, as a sparse matrix without empty columns.
-
-    The inverse document frequency follows from its columns.
-    """
+    """Writes log(1 + tf) of the terms of every article, as a sparse matrix without empty
+    columns."""
     count = config.counter()
     total = int(article_of.max()) + 1
     articles = counted(_article_texts(folder, article_of), "articles", total=total)

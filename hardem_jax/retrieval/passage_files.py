@@ -125,11 +125,8 @@ class _Lines(Iterator[tuple[int, str]]):
 
 
 def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
-    """Parses the row that starts with the line `first`; None if its quoting is broken.
-
-    A quoted field may span several lines, but an unclosed quotation mark must not swallow the
-    rest of the file: after `limit` characters the lines are given back.
-    """
+    """Parses the row that starts with the line `first`; None if its quoting is broken: after
+    `limit` characters the lines are given back."""
     if '"' not in first:
         return first.rstrip("\r\n").split("\t")
     pulled: list[tuple[int, str]] = []

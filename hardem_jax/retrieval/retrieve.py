@@ -37,11 +37,7 @@ class Retriever:
 
     def rank(self, question: str) -> tuple[np.ndarray, np.ndarray]:
         """``[K]`` numbers of passages, best first, ties by lower number, and their ``[K]`` float32
-        scores.
-
-        Scores are comparable only within the question, and 0 for a passage that shares no term with
-        it. K is less than `config.passages` only if the candidates are.
-        """
+        scores, which are comparable only within the question."""
         config, index = self.config, self.index
         scores = index.passage_scores(question)
         best = top_k(scores, config.passages)

@@ -38,11 +38,8 @@ class TermConfig:
         return _stemmer().stemWords(kept) if self.stem else kept
 
     def words_and_bigrams(self, text: str) -> list[str]:
-        """`words`, then all pairs of adjacent words neither of which is a stop word.
-
-        As in DrQA (Chen et al., 2017, section 3.1), words separated by a stop word are not
-        adjacent.
-        """
+        """`words`, then all pairs of adjacent words, of which none is a stop word (Chen et al.,
+        2017, section 3.1)."""
         all_words = search_terms(text, join=False)
         excluded = stop_words() if self.stop_words else frozenset()
         stop = [word in excluded for word in all_words]

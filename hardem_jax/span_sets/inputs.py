@@ -31,11 +31,7 @@ def taggings_of(
     window: Window, words: np.ndarray, *, max_mentions: int, max_taggings: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """``[M, 2]`` int32 first and last word of the mentions, ``[Z, M]`` bool which each tagging
-    marks.
-
-    At most ``max_mentions`` are considered: the first of each text, then the second of each, and so
-    on. Z is empty if the answer has more texts.
-    """
+    marks; no tagging if the answer has more texts than ``max_mentions``."""
     assert window.texts is not None
     mentions = np.searchsorted(words, window.solutions, "right") - 1
     by_text = [

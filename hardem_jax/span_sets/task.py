@@ -22,7 +22,7 @@ from hardem_jax.documents.mentions import alias_forms
 from hardem_jax.documents.model import WindowModel, selector_loss_sum
 from hardem_jax.documents.prepared import TAGGINGS_FORMAT
 from hardem_jax.documents.questions import ReadingQuestions, check_tokenizer, golds_by_id
-from hardem_jax.documents.scores import METRICS, by_set_size, official
+from hardem_jax.documents.scores import METRICS, by_set_size, official, official_by_question
 from hardem_jax.documents.windows import Window, WindowConfig
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.packing import token_metrics
@@ -214,12 +214,8 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
     def by_question(
         self, data: TaggingQuestions, answers: dict[str, TaggedAnswer]
     ) -> dict[str, np.ndarray]:
-        scores = defaultdict(list)
-        for id, golds in golds_by_id(data).items():
-            own = {id: answers[id].texts} if id in answers else {}
-            for name, value in official(data.metric, own, {id: golds}).items():
-                scores[name].append(value)
-        return {name: np.array(values, np.float64) for name, values in scores.items()}
+        texts = {id: answer.texts for id, answer in answers.items()}
+        return official_by_question(data.metric, texts, golds_by_id(data))
 
     def metric_names(self, data: TaggingQuestions) -> set[str]:
         golds = golds_by_id(data)

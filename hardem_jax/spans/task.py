@@ -26,7 +26,7 @@ from hardem_jax.documents.questions import (
     check_tokenizer,
     golds_by_id,
 )
-from hardem_jax.documents.scores import METRICS, by_set_size, official
+from hardem_jax.documents.scores import METRICS, by_set_size, official, official_by_question
 from hardem_jax.documents.windows import Window, WindowConfig
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.objectives import Objective
@@ -251,13 +251,8 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     def by_question(
         self, data: ReadingQuestions, answers: dict[str, Answer]
     ) -> dict[str, np.ndarray]:
-        scores = defaultdict(list)
-        for id, golds in golds_by_id(data).items():
-            text = {id: answers[id].text} if id in answers else {}
-            for name, value in official(data.metric, text, {id: golds}).items():
-                scores[name].append(value)
-        every = [name for name, values in scores.items() if len(values) == len(golds_by_id(data))]
-        return {name: np.array(scores[name], np.float64) for name in every}
+        texts = {id: answer.text for id, answer in answers.items()}
+        return official_by_question(data.metric, texts, golds_by_id(data))
 
     def metric_names(self, data: ReadingQuestions) -> set[str]:
         names = list(official(data.metric, {}, golds_by_id(data)))

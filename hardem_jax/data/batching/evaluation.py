@@ -21,13 +21,11 @@ def evaluation_batches(
     pad: Pad[T],
     num_devices: int = 1,
 ) -> Iterator[tuple[np.ndarray, Arrays]]:
-    """Yields (index of the example in each row ``[R]``, `PADDING` for a padded one, arrays) of all
-    examples.
+    """Yields all examples as (index of each row's example ``[R]`` or `PADDING`, arrays).
 
     Padded, a batch holds examples of similar length; those longer than the last bucket share an
-    additional one. With ``config.packed_tokens`` it holds a random sample, whose short examples
-    fill up the rows of the long ones, and all batches have one shape. Each of ``num_devices`` packs
-    its own part.
+    additional one. Packed, it holds a random sample, so that short examples fill up the rows of the
+    long ones, and all batches have one shape.
     """
     longest = int(lengths.max(initial=0))
     buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]

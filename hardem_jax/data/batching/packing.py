@@ -17,10 +17,8 @@ PADDING = -1
 
 
 def pack_lengths(lengths: np.ndarray, row_tokens: int) -> np.ndarray:
-    """``[N]`` int32, the row of each input by best-fit decreasing; empty inputs go to row 0.
-
-    At most 11/9 of the optimum plus one row (Johnson et al., 1974).
-    """
+    """``[N]`` int32, the row of each input by best-fit decreasing, at most 11/9 of the optimum plus
+    one row (Johnson et al., 1974); empty inputs go to row 0."""
     rows = np.zeros(len(lengths), np.int32)
     free: list[tuple[int, int]] = []  # (free tokens, row number), ascending
     num_rows = 0

@@ -31,10 +31,8 @@ def _features(name_of_kind, texts, lists, numbers, arrays) -> tfds.features.Feat
 
 
 def serialize(kind: RecordKind, record: Record) -> bytes:
-    """A record as a `tf.train.Example`, the same bytes in every process.
-
-    The order of a protocol buffer's map, which TFDS leaves to chance, is fixed here.
-    """
+    """A record as a `tf.train.Example`, with the order of its map fixed: the same bytes in every
+    process."""
     features = features_of(kind)
     specs: Any = features.get_serialized_info()
     example: Any = ExampleSerializer(specs).get_tf_example(features.encode_example(record))

@@ -63,10 +63,7 @@ def cut(examples: Iterable[Any], folder: Path, solver: Solver, size: int) -> lis
 
 def write_shard(shard_and_path: tuple[Shard, Path]) -> None:
     """Writes the records of a shard to an ArrayRecord file, and their facts to its `facts_file`.
-
-    Both get their names when they are complete, so that a worker that is killed, or that another
-    one repeats, does no harm.
-    """
+    Both get their names when they are complete: a worker may be killed or repeated."""
     shard, path = shard_and_path
     kind = shard.solver.kind
     partial = shard.work_file.with_name(uuid.uuid4().hex)

@@ -55,10 +55,7 @@ def _files_below(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
 
 
 def download(release: Release, dl_manager: tfds.download.DownloadManager, folder: Path) -> Path:
-    """The folder of a release, downloaded and unpacked, or found where it was before.
-
-    ``dl_manager`` keeps the archive and compares its digest with the recorded one.
-    """
+    """The folder of a release, downloaded and unpacked, or found where it was before."""
     assert release.url is not None
     try:
         if not folder.is_dir():

@@ -27,18 +27,29 @@ _END_OF_SENTENCE = re.compile(r"[.!?]\s+|\n")
 
 def formula(equation: np.ndarray, numbers: NumberTable, rules: EquationRules) -> str:
     """Formats an equation as text, such as "41 - 38", with special numbers in braces."""
-    n1, o1, n2, o2 = (int(x) for x in equation)
+    n1, o1, _, o2 = (int(x) for x in equation)
     if o1 == COUNT:
         return f"count {n1}"
-    terms = [(n1, o1)] + ([(n2, o2)] if n2 >= 0 else [])
+    terms = operands(equation, rules)
     if rules.is_product(o1, o2):
         text = " * ".join(number_text(slot, operator, numbers) for slot, operator in terms)
         return f"- {text}" if MINUS in (o1, o2) else text
-    # Positive terms first: "41 - 38" whichever number comes first in the text.
-    terms.sort(key=lambda term: term[1] == MINUS)
     signs = ["- " if operator == MINUS else "+ " for _, operator in terms]
     words = [sign + number_text(*term, numbers) for sign, term in zip(signs, terms, strict=True)]
     return " ".join(words).removeprefix("+ ")
+
+
+def operands(equation: np.ndarray, rules: EquationRules) -> list[tuple[int, int]]:
+    """Slot and operator of the numbers of an equation, in the order of its formula; none of a
+    count."""
+    n1, o1, n2, o2 = (int(x) for x in equation)
+    if o1 == COUNT:
+        return []
+    terms = [(slot, operator) for slot, operator in ((n1, o1), (n2, o2)) if slot >= 0]
+    if not rules.is_product(o1, o2):
+        # Positive terms first: "41 - 38" whichever number comes first in the text.
+        terms.sort(key=lambda term: term[1] == MINUS)
+    return terms
 
 
 def number_text(slot: int, operator: int, numbers: NumberTable) -> str:

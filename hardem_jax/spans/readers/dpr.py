@@ -52,15 +52,12 @@ def read_contexts(
     prepend_title: bool = False,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams questions, each with its first passages as documents in file order, the retriever's
-    ranking.
+    """Streams questions, each with its first passages as documents, in the order of the file: the
+    retriever's ranking, or DPR's positive passages, hard negatives and others.
 
-    DPR's training files have no ranking: their positive passages come first, then hard negatives,
-    then others. A document's id is the passage's, or ``<question id>#<rank>``. `golds` are the
-    answers as written, `aliases` the distinct ones. Warnings of ``skips``: a repeated question id,
-    a passage without text, a passage listed twice (the better rank is used). ``prepend_title`` puts
-    the title into a line before the text, so that an answer in it counts. ``require_answers=False``
-    keeps questions without an answer, for prediction.
+    A document's id is the passage's, or ``<question id>#<rank>``. ``prepend_title`` puts the title
+    into a line before the text, so that an answer in it counts. ``require_answers=False`` keeps
+    questions without an answer, for prediction.
     """
     if num_passages is not None and num_passages < 1:
         raise InputError(f"num_passages: expected at least 1, found {num_passages}")
@@ -101,9 +98,8 @@ def write_contexts(
 ) -> int:
     """Writes questions with their passages, best first, and returns their number.
 
-    The file appears only once it is complete. ``.json`` is written as a list, any other name as
-    JSON lines; either with ``.gz``. A score or `has_answer` of None is omitted. The questions that
-    the reader left out are listed at the end, so that scores can cover all questions.
+    ``.json`` is written as a list, any other name as JSON lines; either with ``.gz``. The questions
+    that the reader left out are listed at the end, so that scores can cover all questions.
     """
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open

@@ -37,12 +37,10 @@ _SETS = ("train", "valid", "test")
 def read_narrativeqa(
     folder: PathLike, split: str, *, skips: ExclusionCounts, lower: bool = True
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a split in file order, each with its summary.
+    """Streams the questions of a split in file order, each with its summary; Z is unknown.
 
-    Ids are the document's id and the number of the question on that document, from 0. `golds` are
-    the two answers in lower case, `aliases` is empty and `mentions` is None. All summaries are kept
-    in memory (5 MB in the official file). ``lower`` lower-cases summaries and questions, as in the
-    paper's released conversion.
+    Ids are the document's id and the number of the question on that document, from 0. ``lower``
+    lower-cases summaries and questions, as in the paper's released conversion.
     """
     if split not in _SETS:
         raise InputError(f"split: expected one of {', '.join(_SETS)}, found {split!r}")
@@ -85,11 +83,8 @@ def add_rouge_mentions(
     rules: RougeRules | None = None,
     processes: int | None = None,
 ) -> Iterator[ReadingExample]:
-    """Adds Z as `mentions`: the spans with a high ROUGE-L to one of the golds.
-
-    Consecutive examples on the same document, of which each has one, share work. Z covers the whole
-    document, before it is cut into windows.
-    """
+    """Adds Z as `mentions`: the spans of the whole document with a high ROUGE-L to one of the
+    golds. Consecutive examples on the same document share work."""
     rules = rules or RougeRules()
     groups = (list(group) for _, group in itertools.groupby(examples, key=_only_document))
     with_mentions = functools.partial(_with_mentions, rules=rules)

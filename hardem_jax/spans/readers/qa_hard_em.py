@@ -38,12 +38,8 @@ def read_qa_hard_em(
 ) -> Iterator[ReadingExample]:
     """Streams the questions of a file in the released layout, with the given mentions.
 
-    A document is a paragraph's tokens joined by spaces, with the id "question id#k", k being the
-    paragraph's position in `context`. `golds` are `final_answers`, `aliases` those and the distinct
-    texts in `answers`. `mentions` is the file's Z, mapped to characters, in its order and with
-    repetitions; `()` if it gives none.
-
-    A mention must match its text in letters and digits only: case, accents, spacing and punctuation
+    A document is a paragraph's tokens joined by spaces, with the id "question id#position". A
+    mention must match its text in letters and digits only: case, accents, spacing and punctuation
     differ between texts and tokens in this data, and "&" equals "and". ``require_answers=False``
     keeps questions without an answer, for prediction.
     """

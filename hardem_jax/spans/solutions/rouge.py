@@ -153,9 +153,7 @@ def _occurrences(
     words: Sequence[str], answers: Sequence[Sequence[str]], max_words: int
 ) -> np.ndarray:
     """``[L, A, W + K]`` uint64 bit masks: where each word of the document occurs in each answer.
-
-    The K words past the end occur nowhere.
-    """
+    The K words past the end occur nowhere."""
     word_ids = {word: index for index, word in enumerate(dict.fromkeys(words))}
     num_parts = max(1, *(-(-len(answer) // _BITS) for answer in answers), 0)
     table = np.zeros((num_parts, len(answers), len(word_ids) + 1), np.uint64)
@@ -228,12 +226,8 @@ def _groups(questions: Sequence[Sequence[str]], max_answers: int) -> Iterator[li
 def _select(
     candidates: np.ndarray, scores: np.ndarray, rules: RougeRules
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Selects Z, in document order, from the candidates that reach the minimum score.
-
-    Args:
-        candidates: ``[N, 2]`` int, number of words - 1 and first word of each.
-        scores: ``[N]`` float64.
-    """
+    """Selects Z, in document order, from candidates ``[N, 2]`` (number of words - 1, first word)
+    that reach the minimum score."""
     best_first = np.lexsort((candidates[:, 0], candidates[:, 1], -scores))
     num_kept = min(rules.keep, len(scores))
     if rules.ties and num_kept:
