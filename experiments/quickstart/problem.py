@@ -12,7 +12,7 @@ from experiments.quickstart.settings import Settings
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.objectives import Objective
-from hardem_jax.task.trained import Reader
+from hardem_jax.task.trained import BatchReader
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.step import LossFn
@@ -60,7 +60,7 @@ class Problem:
         plan = TrainingPlan(inputs.sizes, shapes, num_steps=steps, seed=seed)
         pad = self.pad(inputs, shapes.num_solutions(self.sizes))
         graphdef, params = self.start(seed)
-        reader = Reader(self.task, graphdef, self.pad, batches=shapes)
+        reader = BatchReader(self.task, graphdef, self.pad, batches=shapes)
         eval_every = max(1, steps // 6)
         result = train(
             loss_fn=self.make_loss(graphdef, objective),

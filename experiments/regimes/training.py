@@ -28,7 +28,7 @@ from hardem_jax.objectives import MML, Objective, label
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.spans.task import SpanTask
-from hardem_jax.task.trained import Reader
+from hardem_jax.task.trained import BatchReader
 from hardem_jax.training.devices.mesh import data_mesh, replicated
 from hardem_jax.training.optimizer import make_optimizer
 from hardem_jax.training.state import TrainState
@@ -172,7 +172,7 @@ def _compiled(settings: Settings, objective: Objective) -> tuple[Any, Any]:
 
 
 @functools.cache
-def _reader(settings: Settings) -> Reader:
+def _reader(settings: Settings) -> BatchReader:
     graphdef, _ = start_reader(planted_tokenizer().vocab_size, settings.width, seed=0)
 
     def pad(inputs: Inputs, num_solutions: int) -> Pad:
@@ -180,4 +180,4 @@ def _reader(settings: Settings) -> Reader:
         pad_id = planted_tokenizer().pad_id
         return functools.partial(pad_windows, num_solutions=num_solutions, pad_id=pad_id)
 
-    return Reader(TASK, graphdef, pad, batches=_shapes(settings))
+    return BatchReader(TASK, graphdef, pad, batches=_shapes(settings))

@@ -24,13 +24,13 @@ from hardem_jax.programs.distribution import SLOTS, ProgramDistribution
 from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.inputs import ProgramInputs, pad_program_inputs
 from hardem_jax.programs.model import KINDS, ProgramParser
+from hardem_jax.programs.most_likely import ProgramScores
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.space import ProgramSpace
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Program
 from hardem_jax.programs.solve import links_of
-from hardem_jax.programs.space import ProgramScores
 from hardem_jax.programs.splits import ProgramSplit
 from hardem_jax.tables.base import QuestionsOnTables, TableTask
 from hardem_jax.tables.metrics import Denotation, result_texts

@@ -79,7 +79,7 @@ class SqlSetting(BuildSetting):
 
     TASK = "queries"
 
-    def open_data(self) -> tasks.TableQuestions:
+    def open_data(self) -> tasks.QueryQuestions:
         if self.z_scores is not None and self.first == "drawn":
             raise InputError("--z-scores: expected Z in its order, found --first drawn")
         data = super().open_data()
@@ -91,10 +91,10 @@ class SqlSetting(BuildSetting):
             )
         return data.with_scores(self.z_scores)
 
-    def open_dev(self, count: int | None) -> tasks.TableQuestions:
+    def open_dev(self, count: int | None) -> tasks.QueryQuestions:
         from hardem_jax.queries import task as tasks
 
-        dev = tasks.TableQuestions.open(self.dev, self.dev_split).first(count)
+        dev = tasks.QueryQuestions.open(self.dev, self.dev_split).first(count)
         return dev.with_golds(self.gold, self.gold_split)
 
     def task(self, data: Any, dev: Any) -> tasks.QueryTask:
@@ -183,10 +183,10 @@ class Evaluate(EvaluateOnBuild):
 
     TASK = "queries"
 
-    def open(self) -> tasks.TableQuestions:
+    def open(self) -> tasks.QueryQuestions:
         from hardem_jax.queries import task as tasks
 
-        data = tasks.TableQuestions.open(self.data, self.split)
+        data = tasks.QueryQuestions.open(self.data, self.split)
         return data.with_golds(self.gold, self.gold_split)
 
     def changes(self) -> dict[str, Any]:
@@ -245,11 +245,11 @@ class Predict(PredictOnTable):
         options: dict[str, Any] = {"batch_size": 1, "top": self.top}
         return runs.Trained(tasks.QueryTask, self.run_dir, self.checkpoint, **options)
 
-    def asked(self, task: Any, question: TableQuestion) -> tasks.TableQuestions:
+    def asked(self, task: Any, question: TableQuestion) -> tasks.QueryQuestions:
         from hardem_jax.queries import task as tasks
 
         del task
-        return tasks.TableQuestions(
+        return tasks.QueryQuestions(
             questions=[query_question(question, SqlRules(max_conditions=0))],
             tables={question.table.id: question.table},
         )
@@ -321,7 +321,7 @@ class Convert:
 
 
 def _correct_answers(
-    data: tasks.TableQuestions, answers: list[tasks.QueryAnswer | None]
+    data: tasks.QueryQuestions, answers: list[tasks.QueryAnswer | None]
 ) -> Iterator[CorrectAnswer]:
     from hardem_jax.queries import task as tasks
 

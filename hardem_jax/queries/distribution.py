@@ -24,17 +24,17 @@ import jax.numpy as jnp
 
 from hardem_jax import masked
 from hardem_jax.queries import sampling as sql_sampling
+from hardem_jax.queries.beam import (
+    FIELDS,
+    best_clauses,
+    best_conditions,
+    best_heads,
+)
 from hardem_jax.queries.sampling import (
     AllConditions,
     Conditions,
     LinkedConditions,
     Support,
-)
-from hardem_jax.queries.space import (
-    FIELDS,
-    best_clauses,
-    best_conditions,
-    best_heads,
 )
 from hardem_jax.score_tables import argmax, gather, top
 
@@ -136,7 +136,7 @@ class QueryDistribution:
         Returns:
             ``[B, Z]`` float32; -inf for a query without mass. Two conditions on one column are no
             event of the model: such a query gets a score, for which the column counts twice, that
-            is no probability. `hardem_jax.queries.solutions.search` scores it in the same way.
+            is no probability. `hardem_jax.queries.most_likely` scores it in the same way.
         """
         queries = queries.astype(jnp.int32)  # a place in a flat table may need more bits
         batch, size, width = queries.shape

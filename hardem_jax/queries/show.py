@@ -206,7 +206,7 @@ def query_record(
 
 
 def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
-    """A question of `hardem_jax.queries.task.TableQuestions` with its Z."""
+    """A question of `hardem_jax.queries.task.QueryQuestions` with its Z."""
     question = data.questions[index]
     return query_record(question, data.tables[question.table_id], data.rules, choose)
 

@@ -28,9 +28,11 @@ from hardem_jax.queries.checkpoint import load_sqlova
 from hardem_jax.queries.config import QueryInference, SQLovaConfig
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
+from hardem_jax.queries.execution_guided import execution_guided
 from hardem_jax.queries.inputs import QueryInputs, pad_query_inputs
 from hardem_jax.queries.metrics import execution_match, logical_form_match
 from hardem_jax.queries.model import SQLova
+from hardem_jax.queries.most_likely import QueryScores, QuerySpace
 from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.queries.solutions.engine import statement
 from hardem_jax.queries.solutions.enumeration import (
@@ -42,8 +44,6 @@ from hardem_jax.queries.solutions.enumeration import (
     Table,
     execute_sql,
 )
-from hardem_jax.queries.solutions.execution_guided import execution_guided
-from hardem_jax.queries.solutions.search import QueryScores, QuerySpace
 from hardem_jax.queries.solutions.values import in_lower_case
 from hardem_jax.queries.solve import answer_match
 from hardem_jax.queries.splits import TableSplit
@@ -87,7 +87,7 @@ _SHARES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableQuestions(QuestionsOnTables):
+class QueryQuestions(QuestionsOnTables):
     """Questions on tables whose Z are queries.
 
     Attributes:
@@ -174,7 +174,7 @@ class QueryModel(EncoderModel):
         )
         return cls(*nnx.split(module, nnx.Param), config, sizes, tokenizer)
 
-    def inputs(self, data: TableQuestions) -> QueryInputs:
+    def inputs(self, data: QueryQuestions) -> QueryInputs:
         return QueryInputs(
             data.questions,
             data.tables,
@@ -230,7 +230,7 @@ class QueryAnswer:
 
 
 @dataclasses.dataclass(frozen=True)
-class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]]):
+class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]]):
     """Answers are the results of queries.
 
     Attributes:
@@ -241,7 +241,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
     """
 
     NAME = "queries"
-    QUESTIONS = TableQuestions
+    QUESTIONS = QueryQuestions
     MODELS = {SQLovaConfig: QueryModel}
     INFERENCE = QueryInference
     SHARES = _SHARES
@@ -251,7 +251,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
     rules: SqlRules = SqlRules()
     conditions: Literal["sum", "mean"] = "sum"
 
-    def check(self, data: TableQuestions, model: Any, other: str) -> None:
+    def check(self, data: QueryQuestions, model: Any, other: str) -> None:
         """Queries of any rules can be compared with the results of others."""
 
     def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
@@ -334,7 +334,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         return next(self.answers(question, table, reading), None)
 
     def score(
-        self, data: TableQuestions, readings: Iterator[tuple[int, QueryReading]]
+        self, data: QueryQuestions, readings: Iterator[tuple[int, QueryReading]]
     ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
         """Scores of a split, and the answer to each question, in order.
 
@@ -368,7 +368,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         return percentages(groups, official, measure="accuracy", bounds=SIZE_BOUNDS), answers
 
     def by_question(
-        self, data: TableQuestions, answers: list[QueryAnswer | None]
+        self, data: QueryQuestions, answers: list[QueryAnswer | None]
     ) -> dict[str, np.ndarray]:
         outcomes = defaultdict(list)
         for question, answer in zip(data.questions, answers, strict=True):
@@ -382,10 +382,10 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
                 outcomes["logical form"].append(bool(same))
         return of_all_questions(outcomes, len(data.left_out))
 
-    def metric_names(self, data: TableQuestions) -> frozenset[str]:
+    def metric_names(self, data: QueryQuestions) -> frozenset[str]:
         return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
 
-    def shown(self, data: TableQuestions, answers: list[QueryAnswer | None]) -> list[ShownAnswer]:
+    def shown(self, data: QueryQuestions, answers: list[QueryAnswer | None]) -> list[ShownAnswer]:
         rows = []
         for question, answer in zip(data.questions, answers, strict=True):
             header = data.tables[question.table_id].header

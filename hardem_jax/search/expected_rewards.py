@@ -32,6 +32,7 @@ class Reinforce:
     """
 
     title: ClassVar[str] = "REINFORCE"
+    learns_reward: ClassVar[bool] = False
 
     samples: int = 16
     """K."""
@@ -99,6 +100,7 @@ class MAPO:
     """
 
     title: ClassVar[str] = "MAPO"
+    learns_reward: ClassVar[bool] = False
 
     samples: int = 16
     """Samples that estimate the part outside of the memory."""

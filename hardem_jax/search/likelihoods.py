@@ -42,6 +42,8 @@ class _OverFound(abc.ABC):
     training on other questions can. Samples reach solutions outside the beam.
     """
 
+    learns_reward: ClassVar[bool] = False
+
     beam: int = 10
     """The most likely solutions that are tried."""
     samples: int = 0
@@ -62,10 +64,10 @@ class _OverFound(abc.ABC):
         self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
     ) -> tuple[Array, Metrics, Memory]:
         del step
-        found = self.look(space, memory, key=key, rows=rows)
+        found = self.search(space, memory, key=key, rows=rows)
         return self._loss(found.log_probs, found.where), found.metrics, found.memory
 
-    def look(self, space: Space, memory: Memory, *, key: Array, rows: Array) -> Found:
+    def search(self, space: Space, memory: Memory, *, key: Array, rows: Array) -> Found:
         """Tries candidates; for the arguments see `SearchObjective`."""
         import jax.numpy as jnp
 
@@ -185,6 +187,7 @@ class MERL(IterativeML):
     """
 
     title: ClassVar[str] = "MeRL"
+    learns_reward: ClassVar[bool] = True
 
     warmup: int = 1000
     """Steps of iterative ML, in which the reward stays 0."""

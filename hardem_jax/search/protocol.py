@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 Memory = Mapping[str, "Array"]
 #: Total and count of each mean.
 Metrics = dict[str, tuple["Array", "Array"]]
+#: Parts of a trained module that only the loss of an objective reads; what answers has none.
+LOSS_ONLY = ("learned_reward",)
 
 
+@runtime_checkable
 class SearchObjective(Protocol):
-    """The call that a training step makes instead of that of `hardem_jax.objectives.Objective`."""
+    """The call that a training step makes instead of that of `hardem_jax.objectives.Objective`.
+
+    Attributes:
+        learns_reward: whether the model is trained with a reward, as `MERL` needs it.
+    """
+
+    learns_reward: ClassVar[bool]
 
     def remembers(self, width: int) -> dict[str, np.ndarray]:
         """What is remembered of a question at first, by name; empty if nothing is.

@@ -62,7 +62,7 @@ class Reader:
         task: SpanTask,
         params: Any,
         tokenizer: Tokenizer,
-        reader: runs.Reader[Any, WindowReading, Any],
+        reader: runs.BatchReader[Any, WindowReading, Any],
     ):
         self._task, self._params, self._tokenizer, self._reader = task, params, tokenizer, reader
 
@@ -124,7 +124,7 @@ class Reader:
                 f"of its encoder, found {windows.max_tokens}"
             )
         graphdef, params = nnx.split(module, nnx.Param)
-        reader = runs.Reader(
+        reader = runs.BatchReader(
             task,
             graphdef,
             lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),

@@ -39,9 +39,9 @@ from hardem_jax.spans.answers import (
 )
 from hardem_jax.spans.checkpoint import save_reader
 from hardem_jax.spans.config import LatentConfig, ReaderConfig, SpanInference
+from hardem_jax.spans.jax_export import export_reader
 from hardem_jax.spans.loss import PER_WINDOW, make_span_loss
 from hardem_jax.spans.model import Reading, SpanReader
-from hardem_jax.spans.program import export_reader
 from hardem_jax.task.base import LossFn, ShownAnswer, Task
 from hardem_jax.task.run_config import RunConfig
 
@@ -85,7 +85,7 @@ class SpanModel(WindowModel):
             token_types=getattr(self.encoder, "type_vocab_size", 1) > 1,
         )
 
-    def export_program(self, params: Any, file: Path) -> None:
+    def export_jax(self, params: Any, file: Path) -> None:
         """Writes the reader as a program for jax alone, see `export_reader`."""
         file.write_bytes(export_reader(nnx.merge(self.graphdef, params)))
 

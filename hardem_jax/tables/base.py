@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from hardem_jax.tables.layout import TableInputs
-from hardem_jax.tables.learned_rewards import LEARNED_REWARD
 from hardem_jax.tables.table import Table
 from hardem_jax.task.base import A, D, Questions, R, Task
 from hardem_jax.task.run_config import RunConfig
@@ -51,7 +50,6 @@ class TableTask(Task[D, R, A]):
         rules: Z_tot that answers are looked for in.
     """
 
-    ONLY_TRAINED = (LEARNED_REWARD,)
     INFERENCE: ClassVar[type[Any]]
     RULES: ClassVar[type[Any]]
 

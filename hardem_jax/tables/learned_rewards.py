@@ -7,12 +7,11 @@ same checkpoints hold them. Reading questions needs none of them: a trained pars
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from hardem_jax import losses
@@ -21,27 +20,23 @@ from hardem_jax.encoders.ops.attention import only_xla
 from hardem_jax.errors import InputError
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.learned_rewards import searched_reward_loss
-from hardem_jax.search.objectives import MERL
-from hardem_jax.tables.reward_features import cues_of
-from hardem_jax.tables.search_losses import reported
+from hardem_jax.search.likelihoods import MERL
+from hardem_jax.search.protocol import LOSS_ONLY
+from hardem_jax.tables.search import reported
 from hardem_jax.training.grad_accumulation import MEMORY, LossFn
 from hardem_jax.training.state import ITEM
 
 Array = jax.Array
-#: Of the parser: the reward that only training reads.
-LEARNED_REWARD = "learned_reward"
-#: Of the memory of a question: which of `reward_features.CUES` it has. Training does not change it.
+#: The part of the module with the reward.
+[LEARNED_REWARD] = LOSS_ONLY
+#: Of the memory of a question: which of `reward_features.CUES` it has.
 CUES_ENTRY = "cues"
 #: Solutions ``[B, N, W]``, cues ``[B, K]`` and a batch -> ``[B, N, F]`` float32.
 Features = Callable[[Array, Array, Mapping[str, Array]], Array]
 
 
 class LearnedReward(nnx.Module):
-    """A log-linear reward, 0 at first.
-
-    Args:
-        num_features: F.
-    """
+    """A log-linear reward, 0 at first."""
 
     def __init__(self, num_features: int):
         self.weights = nnx.Param(jnp.zeros(num_features, jnp.float32))
@@ -65,11 +60,6 @@ def with_reward(model: Any, num_features: int) -> Any:
     return dataclasses.replace(model, graphdef=graphdef, params=params)
 
 
-def cue_memory(questions: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The entry of the memory that says which cues each question has, ``[N, K]`` bool."""
-    return {CUES_ENTRY: cues_of(question.question for question in questions)}
-
-
 def check_batches(objective: MERL, batches: BatchConfig) -> None:
     """Raises `InputError` if one of so many rows of a batch cannot be held out."""
     if batches.packed_tokens:
@@ -86,20 +76,15 @@ def check_batches(objective: MERL, batches: BatchConfig) -> None:
         )
 
 
-def apart(batch: Any, every: int, step: Array | int) -> tuple[Any, Any]:
-    """A batch without its held-out rows, and these: one of ``every``, another in the next step.
+def hold_out(batch: Any, every: int, step: Array | int) -> tuple[Any, Any]:
+    """A batch ``[R, ...]`` without its held-out rows, and these: each ``every``-th, in turns.
 
-    The rows that stand together stay together, so that devices need not exchange rows.
-
-    Args:
-        batch: a tree of arrays ``[R, ...]``, R a multiple of ``every``.
-        every: static.
-        step: number of the step.
+    Neighbouring rows stay neighbours, so that devices need not exchange rows.
 
     Example:
         >>> for step in range(3):
-        ...     own, other = apart(jnp.arange(6), 3, step)
-        ...     print(own, other, together(own, other, 3, step))
+        ...     kept, held_out = hold_out(jnp.arange(6), 3, step)
+        ...     print(kept, held_out, put_back(kept, held_out, 3, step))
         [1 2 4 5] [0 3] [0 1 2 3 4 5]
         [2 0 5 3] [1 4] [0 1 2 3 4 5]
         [0 1 3 4] [2 5] [0 1 2 3 4 5]
@@ -108,22 +93,22 @@ def apart(batch: Any, every: int, step: Array | int) -> tuple[Any, Any]:
     def grouped(x: Array) -> Array:
         return jnp.roll(jnp.reshape(x, (-1, every, *x.shape[1:])), -(step % every), axis=1)
 
-    def own(x: Array) -> Array:
+    def kept(x: Array) -> Array:
         return jnp.reshape(grouped(x)[:, 1:], (-1, *x.shape[1:]))
 
-    return jax.tree.map(own, batch), jax.tree.map(lambda x: grouped(x)[:, 0], batch)
+    return jax.tree.map(kept, batch), jax.tree.map(lambda x: grouped(x)[:, 0], batch)
 
 
-def together(own: Any, other: Any, every: int, step: Array | int) -> Any:
-    """The rows of a batch in its order; the inverse of `apart`."""
+def put_back(kept: Any, held_out: Any, every: int, step: Array | int) -> Any:
+    """The rows of a batch in its order; the inverse of `hold_out`."""
 
-    def joined(own: Array, other: Array) -> Array:
-        groups = [other[:, None], jnp.reshape(own, (-1, every - 1, *own.shape[1:]))]
-        return jnp.reshape(
-            jnp.roll(jnp.concatenate(groups, axis=1), step % every, axis=1), (-1, *own.shape[1:])
-        )
+    def joined(kept: Array, held_out: Array) -> Array:
+        shape = kept.shape[1:]
+        groups = [held_out[:, None], jnp.reshape(kept, (-1, every - 1, *shape))]
+        rows = jnp.roll(jnp.concatenate(groups, axis=1), step % every, axis=1)
+        return jnp.reshape(rows, (-1, *shape))
 
-    return jax.tree.map(joined, own, other)
+    return jax.tree.map(joined, kept, held_out)
 
 
 def make_learned_reward_loss(
@@ -135,18 +120,8 @@ def make_learned_reward_loss(
     """The loss of a training batch under `MERL`.
 
     Each micro-batch takes a step of its own to see what its reward does. All passes have the same
-    key of dropout, and attention is computed by XLA.
-
-    Args:
-        graphdef: of a model from `with_reward`.
-        objective: looks for solutions.
-        space: what is searched, given P(z | x) and the batch.
-        features: what the reward reads of solutions.
-
-    Returns:
-        See `hardem_jax.tables.search_losses.make_search_loss`. In addition, the memory in a
-        batch has `CUES_ENTRY`, and metrics are those of
-        `search.learned_rewards.learned_reward_loss`.
+    key of dropout, and attention is computed by XLA. See `make_search_loss`; the memory in a batch
+    also has `CUES_ENTRY`, and there are the metrics of `search.learned_rewards`.
     """
     every = objective.held_out
 
@@ -155,23 +130,23 @@ def make_learned_reward_loss(
         dropout_key, *keys = jax.random.split(dropout_key, 3)
         phi, theta = nnx.split_state(params, nnx.PathContains(LEARNED_REWARD), ...)
         fixed = jax.lax.stop_gradient(phi)
-        own, other = apart(dict(batch), every, step)
+        kept, other = hold_out(dict(batch), every, step)
 
-        def look(theta: Any, rows: Mapping[str, Any], key: Array):
+        def search(theta: Any, rows: Mapping[str, Any], key: Array):
             with only_xla():
                 model = nnx.merge(graphdef, theta, fixed)
-                found = model(rows, rngs=nnx.Rngs(dropout=dropout_key))
+                distribution = model(rows, rngs=nnx.Rngs(dropout=dropout_key))
             real = rows["row_where"] & (rows[ITEM] >= 0)
-            return objective.look(space(found, rows), rows[MEMORY], key=key, rows=real)
+            return objective.search(space(distribution, rows), rows[MEMORY], key=key, rows=real)
 
         def log_prob(theta: Any):
-            found = look(theta, own, keys[0])
-            read = features(found.solutions, own[MEMORY][CUES_ENTRY], own)
+            found = search(theta, kept, keys[0])
+            read = features(found.solutions, kept[MEMORY][CUES_ENTRY], kept)
             scale = jnp.where(step < objective.warmup, 0.0, objective.meta_rate)
             return found.log_probs, found.where, (read * scale, found.metrics, found.memory)
 
         def held_out(theta: Any):
-            found = look(theta, other, keys[1])
+            found = search(theta, other, keys[1])
             value = losses.mml_loss(found.log_probs, where=found.where)
             return value, (jnp.sum(jnp.any(found.where, -1)), found.metrics, found.memory)
 
@@ -192,6 +167,6 @@ def make_learned_reward_loss(
         added["averaged"] = counts["averaged"]
         added["held_out"] = told["held_out"] * num_held_out.astype(jnp.float32), num_held_out
         added["agreement"] = told["agreement"], jnp.ones(())
-        return value, reported(added, together(memory, other_memory, every, step), batch)
+        return value, reported(added, put_back(memory, other_memory, every, step), batch)
 
     return loss

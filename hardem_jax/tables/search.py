@@ -1,7 +1,6 @@
-"""Semantic parsing without a given Z: objectives look for solutions, which an executor rewards.
+"""Looking for queries and programs: the step proposes, and an executor on the host rewards.
 
-The compiled step proposes queries or programs from P(z | x) and asks the host which of them lead to
-the answer. Z of the data is not read: training questions are handed on without theirs.
+Z of the data is not read.
 """
 
 from __future__ import annotations
@@ -18,51 +17,35 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batching.padding import BatchConfig, Inputs
-from hardem_jax.data.batching.plans import Plan, TrainingPlan
+from hardem_jax.encoders.packing import token_metrics
 from hardem_jax.search.candidates import Space
-from hardem_jax.search.objectives import MERL, AnySearchObjective
-from hardem_jax.tables import learned_rewards
-from hardem_jax.tables.search_losses import make_search_loss
+from hardem_jax.search.protocol import Memory, Metrics, SearchObjective
 from hardem_jax.tables.table import Table
-from hardem_jax.task.base import Questions, Task
-from hardem_jax.training.grad_accumulation import LossFn
+from hardem_jax.training.grad_accumulation import ITEMS, MEMORY, LossFn, Mean
+from hardem_jax.training.state import ITEM
 
 Array = jax.Array
 #: Questions whose tests are kept; each holds tens of kilobytes and its table.
 _QUESTIONS_IN_MEMORY = 2048
 
 
-class WithoutSolutions(Sequence[Any]):
-    """Questions as they are without their Z.
-
-    Args:
-        questions: with a Z, an array of one row for each solution.
-        name: of that field; the size of Z is ``num_`` and this name.
-    """
-
-    def __init__(self, questions: Sequence[Any], name: str):
-        self._questions, self._name = questions, name
-
-    def __len__(self) -> int:
-        return len(self._questions)
-
-    def __getitem__(self, index):
-        question, name = self._questions[index], self._name
-        nothing = {name: getattr(question, name)[:0], f"num_{name}": 0}
-        return dataclasses.replace(question, **nothing)
-
-
 class Executor(abc.ABC):
-    """Says which solutions lead to the answers of their questions; on the host.
+    """What is looked for in training on some questions, and which solutions have their answers.
 
-    Calls may come from several threads, one for each device.
+    Calls of `rewards` may come from several threads, one for each device.
 
     Args:
         questions: their answers are what results are compared with; Z is not read.
         tables: of the questions, by id.
         rules: Z_tot; solutions outside of it have no reward, whatever their result.
+
+    Attributes:
+        ROW_WIDTH: integers of a solution.
+        NUM_FEATURES: of a solution, for objectives that learn a reward.
     """
+
+    ROW_WIDTH: ClassVar[int]
+    NUM_FEATURES: ClassVar[int]
 
     def __init__(self, questions: Sequence[Any], tables: Mapping[str, Table], rules: Any):
         self.questions, self.tables, self.rules = questions, tables, rules
@@ -73,16 +56,21 @@ class Executor(abc.ABC):
     def make_test(self, index: int) -> Any:
         """Of a question, by index: a call of ``[N, W]`` solutions says which are right, ``[N]``."""
 
+    @abc.abstractmethod
+    def space(self, distribution: Any, batch: Mapping[str, Array]) -> TableSpace:
+        """What is searched, given P(z | x) of a batch; traced."""
+
+    @abc.abstractmethod
+    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
+        """What a learned reward reads, ``[B, N, F]``; see `tables.reward_features`."""
+
     def rewards(self, items: Any, solutions: Any, where: Any) -> np.ndarray:
-        """The rewards of a batch.
+        """The rewards of a batch, ``[B, N]`` float32: 1 for a solution of Z, else 0.
 
         Args:
             items: ``[B]`` int, indices of questions.
             solutions: ``[B, N, W]`` int.
             where: ``[B, N]`` bool, those to execute.
-
-        Returns:
-            ``[B, N]`` float32: 1 for a solution of Z, else 0.
         """
         # First converted as a whole: reading a device's array in parts is slow.
         items, solutions, where = map(np.asarray, (items, solutions, where))
@@ -99,13 +87,13 @@ class TableSpace:
     """The solutions of a batch with their rewards, see `hardem_jax.search.candidates.Space`.
 
     Attributes:
-        found: P(z | x).
+        distribution: P(z | x).
         items: ``[B]`` int32, index of each row's question; -1 for padding.
         executor: of the batch's data set.
-        limits: which solutions are looked for, as arguments of ``found``'s methods.
+        limits: which solutions are looked for, as arguments of the distribution's methods.
     """
 
-    found: Any
+    distribution: Any
     items: Array
     executor: Executor
     limits: Mapping[str, Any]
@@ -117,10 +105,10 @@ class TableSpace:
         return self._fixed.sample(key, count, **self.limits)[0]
 
     def log_prob(self, solutions: Array) -> Array:
-        return self.found.log_prob(solutions)
+        return self.distribution.log_prob(solutions)
 
     def log_mass(self) -> Array:
-        return self.found.log_mass(**self.limits)
+        return self.distribution.log_mass(**self.limits)
 
     def reward(self, solutions: Array, where: Array) -> Array:
         def ask(items: Array, solutions: Array, where: Array) -> Array:
@@ -132,7 +120,7 @@ class TableSpace:
     @property
     def _fixed(self) -> Any:
         """Choosing candidates has no gradient."""
-        return jax.lax.stop_gradient(self.found)
+        return jax.lax.stop_gradient(self.distribution)
 
 
 def on_own_rows(function: Any, *arrays: Array) -> Array:
@@ -153,84 +141,43 @@ def on_own_rows(function: Any, *arrays: Array) -> Array:
     return mapped(*arrays)
 
 
-@dataclasses.dataclass(frozen=True)
-class TableSearch(Task[Any, Any, Any]):
-    """A task under an objective that searches: mixed into it, it changes its training only.
+def make_search_loss(
+    graphdef: nnx.GraphDef,
+    objective: SearchObjective,
+    space: Callable[[Any, Mapping[str, Array]], Space],
+) -> LossFn:
+    """The loss of a training batch under an objective that searches.
 
-    Attributes:
-        ROW_WIDTH: integers of a solution.
-        NUM_FEATURES: of a solution, for objectives that learn a reward.
-        objective: looks for solutions.
-        executor: of the questions to train on.
-    """
-
-    ROW_WIDTH: ClassVar[int]
-    NUM_FEATURES: ClassVar[int]
-
-    objective: AnySearchObjective = dataclasses.field(kw_only=True)
-    executor: Any = dataclasses.field(kw_only=True)
-
-    @abc.abstractmethod
-    def space(self, found: Any, batch: Mapping[str, Array]) -> Space:
-        """What is searched, given P(z | x) of a batch."""
-
-    @abc.abstractmethod
-    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-        """What a learned reward reads, ``[B, N, F]``; see `tasks.tables.reward_features`."""
-
-    def trained(self, model: Any) -> Any:
-        if isinstance(self.objective, MERL):
-            return learned_rewards.with_reward(model, self.NUM_FEATURES)
-        return model
-
-    def plan(self, data: Any, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
-        """All questions: none is known to have a solution, and none to have none."""
-        del data
-        if isinstance(self.objective, MERL):
-            learned_rewards.check_batches(self.objective, batches)
-        sizes = np.stack([inputs.sizes[:, 0], np.ones(len(inputs.sizes), np.int32)], axis=1)
-        return TrainingPlan(sizes, batches, **options)
-
-    def memory(self, num_inputs: int) -> dict[str, np.ndarray]:
-        first = self.objective.remembers(self.ROW_WIDTH)
-        memory = {name: np.repeat(row[None], num_inputs, axis=0) for name, row in first.items()}
-        if isinstance(self.objective, MERL):
-            memory |= learned_rewards.cue_memory(self.executor.questions)
-        return memory
-
-    def loss(self, graphdef: nnx.GraphDef, objective: Any, plan: Plan) -> LossFn:
-        del objective, plan
-        if isinstance(self.objective, MERL):
-            return learned_rewards.make_learned_reward_loss(
-                graphdef, self.objective, self.space, self.features
-            )
-        return make_search_loss(graphdef, self.objective, self.space)
-
-    def describe(self, data: Any, inputs: Any) -> str:
-        if isinstance(data.questions, WithoutSolutions):
-            return f"{len(data.questions)} questions whose solutions are looked for"
-        return super().describe(data, inputs)
-
-
-def searching(
-    kind: type[TableSearch],
-    task: Any,
-    objective: AnySearchObjective,
-    data: Questions,
-    executor: Callable[[Sequence[Any]], Executor],
-    name: str,
-) -> tuple[Any, Any]:
-    """The task under an objective that searches, and the training questions without their Z.
+    In addition to the model's inputs, a batch has ``item`` and ``row_where``, and ``memory`` if the
+    objective has one; its ``solutions`` are not read.
 
     Args:
-        kind: of the task that is returned, with the fields of ``task``.
-        task: the task.
+        graphdef: of a model whose call gives P(z | x), from `nnx.split`.
         objective: looks for solutions.
-        data: the training questions.
-        executor: makes that of these questions.
-        name: of their field that holds Z.
+        space: what is searched, given P(z | x) and the batch.
     """
-    asked = WithoutSolutions(data.questions, name)
-    fields = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
-    search = kind(**fields, objective=objective, executor=executor(asked))
-    return search, dataclasses.replace(data, questions=asked)
+
+    def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
+        del key  # the same in all parts of a batch, whose samples have to be independent
+        dropout_key, key = jax.random.split(dropout_key)
+        model = nnx.merge(graphdef, params)
+        distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
+        rows = batch["row_where"] & (batch[ITEM] >= 0)
+        memory = batch.get(MEMORY, {})
+        searched = space(distribution, batch)
+        value, counts, memory = objective(searched, memory, step=step, key=key, rows=rows)
+        return value, reported(counts, memory, batch)
+
+    return loss
+
+
+def reported(counts: Metrics, memory: Memory, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """What a loss returns beside its value: metrics of the objective and memory after the step."""
+    averaged, _ = counts["averaged"]
+    means = {name: Mean(*map(jnp.float32, x)) for name, x in counts.items() if name != "averaged"}
+    metrics: dict[str, Any] = {**means, ITEMS: jnp.float32(averaged)}
+    if memory:
+        metrics[MEMORY] = jax.lax.stop_gradient(memory)
+    if "where" in batch:  # the encoder reads tokens
+        metrics |= token_metrics(batch)
+    return metrics

@@ -3,8 +3,8 @@
     training:  data -> Model.inputs -> Model.pad -> batch -> Task.loss -> objective
     at test:   ... batch -> Task.decode -> Task.reading -> Task.score
 
-`start.start` makes the first line ready for the training loop, `trained.Reader` is the second, and
-`trained.Trained` is a `Reader` with the parameters that a run folder holds.
+`start.start` makes the first line ready for the training loop, `trained.BatchReader` is the second,
+and `trained.Trained` is one with the parameters that a run folder holds.
 """
 
 import abc
@@ -19,17 +19,13 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax import losses
-from hardem_jax.data.batching.padding import (
-    BatchConfig,
-    Inputs,
-    Pad,
-)
+from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
 from hardem_jax.encoders.packing import token_metrics
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective, draws_rows
 from hardem_jax.task.run_config import RunConfig
-from hardem_jax.task.z_visits import first_memory, visit_metrics
+from hardem_jax.task.z_visits import visit_metrics
 from hardem_jax.training.step import LossFn
 
 Array = jax.Array
@@ -169,7 +165,6 @@ class Task(abc.ABC, Generic[D, R, A]):
         UNIT: what inputs are called in messages.
         QUESTIONS: the type of D.
         MODELS: type of a configuration -> the model it configures.
-        ONLY_TRAINED: names of parts of the module that `trained` may add; no reader has them.
         SHARES: score -> what it is a share of, if not of all questions; those by |Z| need no entry.
         PACKS: whether ``inference`` has ``packed_tokens``, the length of the rows that inputs are
             packed into; None pads them.
@@ -182,7 +177,6 @@ class Task(abc.ABC, Generic[D, R, A]):
     UNIT: ClassVar[str] = "questions"
     QUESTIONS: ClassVar[type[Questions]]
     MODELS: ClassVar[Mapping[type, type[Model]]]
-    ONLY_TRAINED: ClassVar[tuple[str, ...]] = ()
     SHARES: ClassVar[Mapping[str, str]] = {}
     PACKS: ClassVar[bool] = False
     WHOLE_Z: ClassVar[bool] = False
@@ -213,18 +207,6 @@ class Task(abc.ABC, Generic[D, R, A]):
     @abc.abstractmethod
     def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
         """The loss of a batch of the plan, see `make_loss`."""
-
-    def trained(self, model: Model) -> Model:
-        """The model of a run: unchanged, or with parameters that only the loss reads.
-
-        Raises:
-            InputError: it cannot be trained in this way.
-        """
-        return model
-
-    def memory(self, num_inputs: int) -> Mapping[str, Any]:
-        """What the loss remembers of each input, ``[num_inputs, ...]`` by name, before the run."""
-        return first_memory(num_inputs)
 
     @abc.abstractmethod
     def decode(self, found: Any, batch: Mapping[str, Array]) -> dict[str, Array]:

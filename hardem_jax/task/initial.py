@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.data.files import file_digest
 from hardem_jax.errors import InputError
+from hardem_jax.search.protocol import LOSS_ONLY
 from hardem_jax.task.base import Model, Task
 from hardem_jax.task.run_config import RunConfig
 from hardem_jax.training.checkpoints.run import load_params, newest_step
@@ -44,7 +45,7 @@ def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any,
     folder = run_dir / "best"
     content = _content(folder)
     like = with_shardings(model.params, mesh)
-    params = load_params(folder, like, leave_out=task.ONLY_TRAINED)
+    params = load_params(folder, like, leave_out=LOSS_ONLY)
     if _content(folder) != content:
         raise InputError(
             f"{folder}: changed while it was read, its run is still training; try again"

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grain
 import jax
@@ -15,10 +15,11 @@ from hardem_jax.data.batching.plans import example_batches, training_batches
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.registry import task_module, tasks_with
-from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.task.base import D, LossFn, Questions, Task
 from hardem_jax.task.initial import params_of
-from hardem_jax.task.trained import Reader, check_packs
+from hardem_jax.task.trained import BatchReader, check_packs
+from hardem_jax.task.training import Training
 from hardem_jax.training.tree_paths import named_leaves
 
 
@@ -67,7 +68,7 @@ def start(
     data: D,
     dev: D,
     *,
-    objective: Objective | AnySearchObjective,
+    objective: Objective | SearchObjective,
     batches: BatchConfig,
     num_steps: int,
     seed: int,
@@ -100,9 +101,8 @@ def start(
     if init_from is not None:
         params, contents["init_from"] = params_of(init_from, task, model, mesh)
         model = dataclasses.replace(model, params=params)
-    if isinstance(objective, AnySearchObjective):
-        task, data = searching(task, objective, data)
-        model = task.trained(model)
+    training = training_of(task, objective, data)
+    model, data = training.model(model), training.data
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
     model.check_inputs(dev_inputs, dev.place)
@@ -111,9 +111,9 @@ def start(
         check_packs(pad, "--batches.packed-tokens")
     if task.packed_tokens():
         check_packs(pad, "--inference.packed-tokens")
-    plan = task.plan(data, inputs, batches, num_steps=num_steps, seed=seed, num_devices=mesh.size)
+    plan = training.plan(inputs, batches, num_steps=num_steps, seed=seed, num_devices=mesh.size)
     shard = jax.process_index(), jax.process_count()
-    reader = Reader(task, model.graphdef, model.pad, batches=batches, mesh=mesh)
+    reader = BatchReader(task, model.graphdef, model.pad, batches=batches, mesh=mesh)
 
     def read(params: Any, questions: D) -> tuple[Inputs, list[tuple[int, Any]]]:
         own = model.inputs(questions)
@@ -123,9 +123,9 @@ def start(
         return {"task": task.NAME, "model": model.save(run_dir), **task.save(data)}
 
     return Start(
-        loss_fn=task.loss(model.graphdef, cast(Objective, objective), plan),
+        loss_fn=training.loss(model.graphdef, plan),
         params=model.params,
-        memory=task.memory(len(inputs)),
+        memory=training.memory(len(inputs)),
         params_per_token=_params_per_token(model.params),
         batches=training_batches(inputs, plan, pad=pad, shard=shard),
         examples=example_batches(plan, pad=pad, shard=shard),
@@ -136,7 +136,7 @@ def start(
         read=read,
         data={name: json.dumps(content, sort_keys=True) for name, content in contents.items()},
         about=(
-            f"{task.describe(data, inputs)}; {plan.steps_per_epoch} steps per epoch; "
+            f"{training.describe(inputs)}; {plan.steps_per_epoch} steps per epoch; "
             f"to evaluate on: {task.describe(dev, dev_inputs)}"
         ),
         save=save,
@@ -157,15 +157,17 @@ def _params_per_token(params: Any) -> int | None:
     return sum(layers) or None
 
 
-def searching(task: Task, objective: AnySearchObjective, data: Any) -> tuple[Any, Any]:
-    """The task for an objective that looks for solutions, and the data without theirs.
+def training_of(task: Task, objective: Objective | SearchObjective, data: Any) -> Training:
+    """The training of a task: on its given Z, or looking for solutions.
 
     Raises:
         InputError: P(z | x) cannot be searched, or not in this way.
     """
-    if task.NAME not in tasks_with("search_task"):
+    if not isinstance(objective, SearchObjective):
+        return Training(task, objective, data)
+    if task.NAME not in tasks_with("search"):
         raise InputError(
             f"objective: expected one over a given Z for {task.NAME}, found "
             f"{type(objective).__name__}, which searches"
         )
-    return task_module(task.NAME, "search_task").searching(task, objective, data)
+    return task_module(task.NAME, "search").search_training(task, objective, data)

@@ -1,4 +1,4 @@
-"""A model that answers: `Reader`, and `Trained`, a `Reader` with what a run folder holds."""
+"""A model that answers: `BatchReader`, and `Trained`, one with what a run folder holds."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +14,7 @@ from hardem_jax.data.batching.evaluation import evaluation_batches
 from hardem_jax.data.batching.packing import PADDING
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.errors import InputError
+from hardem_jax.search.protocol import LOSS_ONLY
 from hardem_jax.task.base import A, D, R, Task
 from hardem_jax.task.run_config import RunConfig
 from hardem_jax.training.checkpoints.run import load_params, newest_step
@@ -30,7 +31,7 @@ TaskT = TypeVar("TaskT", bound=Task)
 Progress = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-class Reader(Generic[D, R, A]):
+class BatchReader(Generic[D, R, A]):
     """A model ready to answer: compiled once per shape, for any parameters of its shape.
 
     Shapes are those of the buckets; packed (``inference.packed_tokens``), one for all inputs.
@@ -153,17 +154,14 @@ class Trained(Generic[TaskT]):
         self.model: Any = kind.MODELS[type(config)].restore(config, run)
         folder = run_dir / checkpoint
         self.step = newest_step(folder)
-        self.params = load_params(
-            folder,
-            with_shardings(self.model.params, mesh),
-            leave_out=kind.ONLY_TRAINED,
-        )
+        like = with_shardings(self.model.params, mesh)
+        self.params = load_params(folder, like, leave_out=LOSS_ONLY)
         if (later := newest_step(folder)) != self.step:
             raise InputError(
                 f"{folder}: expected step {self.step}, which was being read, found step {later}: "
                 "the run is still training; try again"
             )
-        self.reader = Reader(
+        self.reader = BatchReader(
             self.task,
             self.model.graphdef,
             self.model.pad,

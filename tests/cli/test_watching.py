@@ -15,7 +15,7 @@ from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.solutions.enumeration import Query
-from hardem_jax.queries.task import QueryTask, TableQuestions
+from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.show.record import View
 from hardem_jax.spans.task import SpanTask
 from hardem_jax.task.base import Questions
@@ -165,7 +165,7 @@ def test_queries_in_a_comparison(room, tmp_path):
     }  # fmt: skip
     views = recorded_views(tmp_path / "runs" / "mml-0")
     trained = Trained(QueryTask, tmp_path / "runs" / "mml-0", "last", batch_size=5)
-    data = TableQuestions.open(tmp_path / "built", "train").with_golds(official, "train")
+    data = QueryQuestions.open(tmp_path / "built", "train").with_golds(official, "train")
     readings = dict(trained.reader.read(trained.params, trained.model.inputs(data)))
     assert max(len(data.questions[index].queries) for index in (1, 3)) > 2
     for index in (1, 3):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.programs.distribution import SLOTS, ProgramDistribution
-from hardem_jax.programs.space import ProgramScores
+from hardem_jax.programs.most_likely import ProgramScores
 
 B, S, F, M = 2, 4, 5, 4
 # Nothing but a result; a condition; a modifier and a condition; all slots.

@@ -9,7 +9,7 @@ from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
 from hardem_jax.queries.solutions.enumeration import Condition, Query, SqlRules, Table
 from hardem_jax.queries.solve import query_question
-from hardem_jax.queries.task import QueryTask, TableQuestions, is_answer
+from hardem_jax.queries.task import QueryQuestions, QueryTask, is_answer
 from hardem_jax.tables.examples import TableQuestion
 from tests.task import given
 
@@ -61,7 +61,7 @@ def read_and_scored(models, questions, golds=None, left_out=(), rules=RULES, **c
     """Scores, answers, and the scores by question."""
     # As many as any test has, so that what reads them is compiled once.
     models = [*models, *[logits()] * (3 - len(models))]
-    data = TableQuestions(
+    data = QueryQuestions(
         questions=questions,
         tables={TABLE.id: TABLE},
         golds=golds,

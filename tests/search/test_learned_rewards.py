@@ -295,12 +295,12 @@ def test_a_killed_run_ends_with_the_same_reward(tmp_path):
         del graphdef
         return lambda params, batch, **step: planted_loss(nnx.to_pure_dict(params), batch, **step)
 
-    task = types.SimpleNamespace(loss=loss_of, memory=lambda _: {}, objective=None)
+    training = types.SimpleNamespace(loss=loss_of, memory=lambda _: {})
     inputs = planted(4) | {"words": np.ones((4, 4), np.float32)}  # all questions look alike
-    whole, steps = run_in(tmp_path / "whole", task, Both(), inputs, 30)
+    whole, steps = run_in(tmp_path / "whole", training, Both(), inputs, 30)
     with pytest.raises(Killed):
-        run_in(tmp_path / "killed", task, Both(), inputs, 30, 17)
-    resumed, again = run_in(tmp_path / "killed", task, Both(), inputs, 30)
+        run_in(tmp_path / "killed", training, Both(), inputs, 30, 17)
+    resumed, again = run_in(tmp_path / "killed", training, Both(), inputs, 30)
     jax.tree.map(np.testing.assert_array_equal, whole.state.params, resumed.state.params)
     assert [s["loss"] for s in again] == [s["loss"] for s in steps]
     assert np.any(np.asarray(resumed.state.params["reward"][...]))

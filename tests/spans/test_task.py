@@ -23,7 +23,7 @@ from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.distribution import SpanDistribution
 from hardem_jax.spans.model import Reading
 from hardem_jax.spans.task import SpanTask
-from hardem_jax.task.trained import Reader
+from hardem_jax.task.trained import BatchReader
 from tests.spans.windows import CHOICES, WINDOWS, arrays, choice_window, window
 
 
@@ -98,7 +98,7 @@ def read(reader, windows, **config):
 
 @functools.cache
 def compiled(graphdef, **config):
-    return Reader(task(**config), graphdef, pad, batches=BatchConfig(buckets=(8, 12)))
+    return BatchReader(task(**config), graphdef, pad, batches=BatchConfig(buckets=(8, 12)))
 
 
 def evaluate(reader, windows, questions, left_out=(), **config):
@@ -270,7 +270,7 @@ def test_mentions_that_training_leaves_out_count_in_evaluation(reader):
     data = asked(windows, {"q1": Question("q1", "?", ("x",), 80)})
     for limit in (None, 2):
         batches = BatchConfig(buckets=(12,), max_solutions=limit)
-        few = Reader(task(), graphdef, pad, batches=batches)
+        few = BatchReader(task(), graphdef, pad, batches=batches)
         scores, _ = few.evaluate(params, data, data.windows)
         assert scores["true z"] == scores["true z, not first"] == 100
         assert scores["first z"] == 100 * np.mean([z == 0 for z in best.values()])

@@ -41,12 +41,12 @@ class Killed(Exception):
     pass
 
 
-def run_in(folder, task, model, inputs, steps=60, killed_after=None):
+def run_in(folder, training, model, inputs, steps=60, killed_after=None):
     """Trains on two questions a step; returns the result and the metrics of the steps.
 
     Args:
         folder: of the run.
-        task: that of an objective which searches.
+        training: with an objective that searches.
         model: a `OneByOne`.
         inputs: what a batch holds of all questions, ``[N, ...]`` by name.
         steps: of the run.
@@ -64,9 +64,9 @@ def run_in(folder, task, model, inputs, steps=60, killed_after=None):
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
     batches = grain.MapDataset.range(steps).map(batch).to_iter_dataset(options)
     result = train(
-        loss_fn=task.loss(graphdef, task.objective, None),
+        loss_fn=training.loss(graphdef, None),
         params=params,
-        memory=task.memory(4),
+        memory=training.memory(4),
         optimizer=OptimizerConfig(learning_rate=0.3, weight_decay=0.0),
         batches=iter(batches),
         evaluate=lambda params: {"accuracy": 0.0},

@@ -20,19 +20,18 @@ from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table, enumerate_sql
 from hardem_jax.queries.solutions.types import AGGREGATORS
-from hardem_jax.queries.task import QueryTask, TableQuestions
+from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search import candidates
 from hardem_jax.search.objectives import MERL, IterativeML
 from hardem_jax.tables.learned_rewards import (
-    apart,
     check_batches,
-    cue_memory,
+    hold_out,
     make_learned_reward_loss,
-    together,
+    put_back,
     with_reward,
 )
 from hardem_jax.tables.reward_features import CUES, cues_of
-from hardem_jax.tables.search_losses import make_search_loss
+from hardem_jax.tables.search import make_search_loss
 from hardem_jax.tables.table import split_words
 from hardem_jax.task import start
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -130,7 +129,7 @@ def test_the_rewards_gradient_is_what_a_step_of_training_does_to_the_held_out_lo
     """By differences: an SGD step on the rows not held out, under rewards on both sides of it."""
     model, batch, step = parser(), batch_of(), 3
     loss = loss_of(model)
-    _, other = apart(batch, OBJECTIVE.held_out, step)
+    _, other = hold_out(batch, OBJECTIVE.held_out, step)
     take = make_train_step(loss, optax.sgd(OBJECTIVE.lookahead))
     state = init_state(
         model.params, optax.sgd(OBJECTIVE.lookahead), 0, data_mesh(1), batch["memory"]
@@ -160,7 +159,7 @@ def test_the_rewards_gradient_is_what_a_step_of_training_does_to_the_held_out_lo
 def test_without_a_reward_it_is_iterative_ml_on_the_rows_that_are_not_held_out():
     """In the warm-up, and where all weights are 0."""
     model, batch = parser(), batch_of()
-    own, _ = apart(batch, 2, 5)
+    own, _ = hold_out(batch, 2, 5)
     plain = make_search_loss(model.graphdef, IterativeML(beam=1, memory=3), space)
     warming = loss_of(model, dataclasses.replace(OBJECTIVE, warmup=6))
     zeros = jax.tree.map(lambda x: x, model.params)
@@ -217,14 +216,13 @@ def test_a_killed_run_ends_with_the_same_reward(tmp_path):
     inputs = batch_of()
     memory = {name: x[:4] for name, x in inputs.pop("memory").items()}
     inputs = {name: x[:4] for name, x in inputs.items() if name not in ("item", "row_where")}
-    task = SimpleNamespace(
-        loss=lambda graphdef, *_: make_learned_reward_loss(
+    training = SimpleNamespace(
+        loss=lambda graphdef, _: make_learned_reward_loss(
             graphdef, objective, space, query_features
         ),
         memory=lambda _: memory,
-        objective=objective,
     )
-    run = task, nnx.merge(start.graphdef, start.params), inputs, 24
+    run = training, nnx.merge(start.graphdef, start.params), inputs, 24
     whole, steps = run_in(tmp_path / "whole", *run)
     with pytest.raises(Killed):
         run_in(tmp_path / "killed", *run, killed_after=17)
@@ -238,11 +236,11 @@ def test_a_killed_run_ends_with_the_same_reward(tmp_path):
 
 def test_rows_take_turns():
     rows = np.arange(12)
-    held = [apart(rows, 3, step)[1].tolist() for step in range(3)]
+    held = [hold_out(rows, 3, step)[1].tolist() for step in range(3)]
     assert sorted(itertools.chain(*held)) == rows.tolist()
     for step in range(4):
-        own, other = apart({"a": rows, "b": rows[:, None]}, 3, step)
-        close(together(own, other, 3, step), {"a": rows, "b": rows[:, None]})
+        own, other = hold_out({"a": rows, "b": rows[:, None]}, 3, step)
+        close(put_back(own, other, 3, step), {"a": rows, "b": rows[:, None]})
 
 
 def test_what_cannot_be_trained_is_one_line():
@@ -262,7 +260,6 @@ def test_cues_are_found_as_whole_words():
     asked = ["What is the SUM of goals?", "Which summer games were last?", "He didn't score"]
     found = [{name for name, x in zip(CUES, row, strict=True) if x} for row in cues_of(asked)]
     assert found == [{"total"}, {"most"}, {"not"}]
-    assert cue_memory([question()])["cues"].shape == (1, len(CUES))
     assert len({*QUERY_FEATURES}) == len(QUERY_FEATURES)
 
 
@@ -328,12 +325,12 @@ def of_kinds(item):
 def test_the_query_that_is_meant_gains_weight_over_those_by_chance():
     asked, tables, rules = planted(96, seed=0)
     objective = MERL(beam=12, warmup=5, held_out=2, lookahead=0.1, meta_rate=2.0)
-    data = TableQuestions(questions=asked, tables=tables, rules=rules)
-    task, _ = start.searching(QueryTask(QueryInference(), rules), objective, data)
-    model = task.trained(Parts(*nnx.split(Rule(), nnx.Param)))
+    data = QueryQuestions(questions=asked, tables=tables, rules=rules)
+    training = start.training_of(QueryTask(QueryInference(), rules), objective, data)
+    model: Any = training.model(Parts(*nnx.split(Rule(), nnx.Param)))
     optimizer, mesh = optax.adam(0.05), data_mesh(1)
-    state = init_state(model.params, optimizer, 0, mesh, task.memory(len(asked)))
-    step = make_train_step(task.loss(model.graphdef, objective, None), optimizer)
+    state = init_state(model.params, optimizer, 0, mesh, training.memory(len(asked)))
+    step = make_train_step(training.loss(model.graphdef, None), optimizer)
     train_step, rng = compile_train_step(step, mesh), np.random.default_rng(0)
     for _ in range(40):
         item = rng.choice(len(asked), 32, replace=False).astype(np.int32)

@@ -5,7 +5,7 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.task.trained import Reader
+from hardem_jax.task.trained import BatchReader
 from tests.task.listed import Listed
 
 
@@ -53,7 +53,7 @@ def read_and_scored(task, model, data, solutions):
                 batch["solutions_where"][place, :count] = True
         return batch
 
-    reader = Reader(task, graphdef, lambda *_: pad, batches=BatchConfig(buckets=(4,)))
+    reader = BatchReader(task, graphdef, lambda *_: pad, batches=BatchConfig(buckets=(4,)))
     inputs = Listed(range(len(solutions)), [[4, len(z)] for z in solutions])
     scores, answers = reader.evaluate(params, data, inputs)
     return scores, answers, task.by_question(data, answers)

@@ -13,13 +13,12 @@ from jax.experimental import checkify
 from hardem_jax.objectives import EM, AnyObjective, HardEM
 from hardem_jax.posteriors import Annealed, Sampled, TopK
 from hardem_jax.programs.reward_features import program_features
-from hardem_jax.queries.search_task import QueryCandidates
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.tables.reward_features import CUES
-from hardem_jax.tables.search_losses import make_search_loss
+from hardem_jax.tables.search import make_search_loss
 from hardem_jax.task.base import make_loss
 from hardem_jax.task.z_visits import first_memory
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -27,7 +26,7 @@ from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedul
 from hardem_jax.training.state import current_shardings, init_state, recall
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow
-from tests.queries.test_search_task import Tables, executor
+from tests.queries.test_search import Tables, executor
 from tests.tables import test_learned_rewards as learned_rewards
 from tests.task.test_loss_in_parts import SOLUTIONS, SPACE, WHERE, Model
 from tests.task.toy import TASKS, make_bert
@@ -143,17 +142,14 @@ def test_objectives(objective, mode):
     + [(MAPO, mode) for mode in ("in parts", "64 bits", "checkify")],
 )
 def test_objectives_that_search(kind, mode):
-    objective, search = kind(), executor()
+    objective = kind()
     graphdef, params = nnx.split(Tables(), nnx.Param)
-
-    def candidates(found, batch):
-        return QueryCandidates.of(found, batch["item"], search, 3)
 
     batch = {"item": np.array([0, 1, 2, 3, -1, 0, 1, -1], np.int32)}
     batch["row_where"] = batch["item"] >= 0
     memory = objective.remembers(ROW_WIDTH).items()
     memory = {name: np.repeat(x[None], ROWS, 0) for name, x in memory}
-    run(mode, make_search_loss(graphdef, objective, candidates), params, batch, memory)
+    run(mode, make_search_loss(graphdef, objective, executor().space), params, batch, memory)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from hardem_jax.task.initial import params_of
 from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.devices.mesh import data_mesh
 
-TASK: Any = SimpleNamespace(NAME="toy", ONLY_TRAINED=("reward",))
+TASK: Any = SimpleNamespace(NAME="toy")
 ENTRIES = {"encoder": {"num_attention_heads": 2, "hidden_dropout": 0.1}}
 
 
@@ -44,7 +44,7 @@ def run(tmp_path):
     content = {"task": "toy", "model": model_of([0]).save(folder), "version": "0"}
     write_json(folder / "config.json", content)
     write_checksums(folder)
-    save_best(folder, {"w": jnp.array([1.0, 2.0]), "reward": {"weights": jnp.ones(3)}})
+    save_best(folder, {"w": jnp.array([1.0, 2.0]), "learned_reward": {"weights": jnp.ones(3)}})
     return folder
 
 
@@ -90,7 +90,7 @@ def test_other_shapes_are_named(run):
 
 
 def test_a_run_of_another_task_is_refused(run):
-    task: Any = SimpleNamespace(NAME="queries", ONLY_TRAINED=())
+    task: Any = SimpleNamespace(NAME="queries")
     with pytest.raises(InputError, match="expected a run of queries, found a run of toy"):
         params_of(run, task, model_of([8, 9]), data_mesh(1))
 

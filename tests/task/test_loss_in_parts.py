@@ -10,7 +10,7 @@ from flax import nnx
 
 from hardem_jax.objectives import EM, MML, AnyObjective, HardEM, whole_batch
 from hardem_jax.posteriors import Sampled, Tempered, TopK
-from hardem_jax.tables.search_losses import reported
+from hardem_jax.tables.search import reported
 from hardem_jax.task.base import make_loss
 from hardem_jax.training.grad_accumulation import ITEMS, accumulated_value_and_grad
 

@@ -36,7 +36,7 @@ from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.spans.task import SpanTask, pad_rows
 from hardem_jax.task.start import start
-from hardem_jax.task.trained import Reader, Trained
+from hardem_jax.task.trained import BatchReader, Trained
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.fingerprint import named_settings
 from tests.tiny import PEOPLE, roberta_tokenizer, write_checkpoint
@@ -92,7 +92,7 @@ def triviaqa(shared_dir, count=4):
 def task_reader(module, task, pad, num_devices=None):
     graphdef, params = nnx.split(module, nnx.Param)
     mesh = None if num_devices is None else data_mesh(num_devices)
-    return Reader(task, graphdef, pad, batches=BATCHES, mesh=mesh), params
+    return BatchReader(task, graphdef, pad, batches=BATCHES, mesh=mesh), params
 
 
 @pytest.fixture

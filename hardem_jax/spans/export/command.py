@@ -78,7 +78,7 @@ class Export:
             trained.model.export(trained.params, new, details)
             write_text(new / "README.md", card)
             if self.program:
-                trained.model.export_program(trained.params, new / "reader.jaxprogram")
+                trained.model.export_jax(trained.params, new / "reader.jaxprogram")
             if empty:
                 out.rmdir()
             new.rename(out)

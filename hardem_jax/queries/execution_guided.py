@@ -2,17 +2,17 @@
 
 Decisions are made one after the other, and those that cannot be executed or select no row are
 passed over: first the head, then each condition by itself, then how many conditions there are. See
-`hardem_jax.queries.solutions.search` for the most likely query of all.
+`hardem_jax.queries.most_likely` for the most likely query of all.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from hardem_jax.queries.most_likely import QueryScores
 from hardem_jax.queries.solutions.columns import TypedTable, typed_table
 from hardem_jax.queries.solutions.results import allowed
 from hardem_jax.queries.solutions.rules import SqlRules
-from hardem_jax.queries.solutions.search import QueryScores
 from hardem_jax.queries.solutions.types import ROW_WIDTH
 from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Table

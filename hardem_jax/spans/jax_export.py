@@ -1,11 +1,11 @@
-"""A trained span reader as a program for jax alone, see `hardem_jax.task.program`."""
+"""A trained span reader as a program for jax alone, see `hardem_jax.task.jax_export`."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 
 from hardem_jax.spans.model import SpanReader
-from hardem_jax.task.program import TEXT_INPUTS, export_model
+from hardem_jax.task.jax_export import TEXT_INPUTS, export_model
 
 
 def export_reader(reader: SpanReader) -> bytes:

@@ -6,9 +6,7 @@ What is left of Z_tot is which of them go together.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +20,9 @@ from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES
 from hardem_jax.programs.solve import links_of
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask
-from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.tables import search
+from hardem_jax.tables import search_training as training
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.training.state import ITEM
 
@@ -42,13 +41,32 @@ _RULES = tuple(
 
 
 class ProgramExecutor(search.Executor):
-    """Says which programs lead to the answers of their questions."""
+    """Candidates are programs whose fields and links may go together, see `support`."""
+
+    ROW_WIDTH = ROW_WIDTH
+    NUM_FEATURES = len(PROGRAM_FEATURES)
 
     def make_test(self, index: int) -> AnswerTest:
         question = self.questions[index]
         table = self.tables[question.table_id]
         links = links_of(question, table, self.rules)
         return AnswerTest(table, links, Denotation(question.answer, question.values), self.rules)
+
+    def space(
+        self, distribution: ProgramDistribution, batch: Mapping[str, Array]
+    ) -> search.TableSpace:
+        limits = {"within": support(batch, distribution.select.shape[-1], self.rules)}
+        return search.TableSpace(distribution, batch[ITEM], self, limits)
+
+    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
+        return program_features(solutions, cues, batch)
+
+
+def search_training(
+    task: ProgramTask, objective: SearchObjective, data: ProgramQuestions
+) -> training.SearchTraining:
+    """Training that looks for the programs of these questions."""
+    return training.search_training(task, objective, data, ProgramExecutor, "programs")
 
 
 def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) -> Support:
@@ -86,29 +104,3 @@ def _ascending(size: int) -> Array:
 def _pairs(function: Callable[[Array, Array], Array], values: Array) -> Array:
     """``[B, M]`` -> ``[B, M, M]``."""
     return function(values[:, :, None], values[:, None])
-
-
-@dataclasses.dataclass(frozen=True)
-class ProgramSearch(search.TableSearch, ProgramTask):
-    """`ProgramTask` for training with an objective that searches; otherwise the same task."""
-
-    ROW_WIDTH = ROW_WIDTH
-    NUM_FEATURES = len(PROGRAM_FEATURES)
-
-    def space(self, found: ProgramDistribution, batch: Mapping[str, Array]) -> search.TableSpace:
-        limits = {"within": support(batch, found.select.shape[-1], self.rules)}
-        return search.TableSpace(found, batch[ITEM], self.executor, limits)
-
-    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-        return program_features(solutions, cues, batch)
-
-
-def searching(
-    task: ProgramTask, objective: AnySearchObjective, data: ProgramQuestions
-) -> tuple[ProgramSearch, ProgramQuestions]:
-    """The task under an objective that searches, and the training questions without their Z."""
-
-    def executor(questions: Any) -> ProgramExecutor:
-        return ProgramExecutor(questions, data.tables, task.rules)
-
-    return search.searching(ProgramSearch, task, objective, data, executor, "programs")

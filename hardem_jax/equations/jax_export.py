@@ -1,4 +1,4 @@
-"""A trained equation tagger as a program for jax alone, see `hardem_jax.task.program`."""
+"""A trained equation tagger as a program for jax alone, see `hardem_jax.task.jax_export`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from hardem_jax.equations.model import EquationTagger
-from hardem_jax.task.program import TEXT_INPUTS, Inputs, export_model
+from hardem_jax.task.jax_export import TEXT_INPUTS, Inputs, export_model
 
 
 def export_tagger(tagger: EquationTagger) -> bytes:

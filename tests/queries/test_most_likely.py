@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.most_likely import QueryScores, QuerySpace
 from hardem_jax.queries.solutions.engine import OfficialEngine
-from hardem_jax.queries.solutions.search import QueryScores, QuerySpace
 from hardem_jax.tables.table import split_words
 from tests.marks import slow
 from tests.queries.solutions.brute import random_problem

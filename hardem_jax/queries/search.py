@@ -5,7 +5,6 @@ Besides rewards, the host says which conditions and heads a question allows.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +19,10 @@ from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
 from hardem_jax.queries.sampling import Support
 from hardem_jax.queries.solutions.enumeration import AGGREGATORS, ROW_WIDTH, AnswerTest
 from hardem_jax.queries.solve import answer_match
-from hardem_jax.queries.task import QueryTask, TableQuestions
-from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.queries.task import QueryQuestions, QueryTask
+from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.tables import search
+from hardem_jax.tables import search_training as training
 from hardem_jax.training.state import ITEM
 
 Array = jax.Array
@@ -31,7 +31,14 @@ MAX_LINKS = 64
 
 
 class QueryExecutor(search.Executor):
-    """Says which queries a question allows, and which of them lead to its answer."""
+    """Candidates are queries that Z_tot allows.
+
+    Their conditions hold for a row of the table, as in the entity linking of Liang et al. (2018),
+    and their aggregators suit their columns.
+    """
+
+    ROW_WIDTH = ROW_WIDTH
+    NUM_FEATURES = len(QUERY_FEATURES)
 
     def support(self, items: Any, num_columns: int) -> np.ndarray:
         """What Z_tot allows, which depends on question and table and not on the answer.
@@ -67,53 +74,32 @@ class QueryExecutor(search.Executor):
             match=answer_match(question),
         )
 
-
-@dataclasses.dataclass(frozen=True)
-class QueryCandidates(search.TableSpace):
-    """The queries of a batch with their rewards.
-
-    Candidates are queries that Z_tot allows: their conditions hold for a row of the table, as in
-    the entity linking of Liang et al. (2018), and their aggregators suit their columns.
-    """
-
-    @classmethod
-    def of(
-        cls, found: QueryDistribution, items: Array, executor: QueryExecutor, max_conditions: int
-    ) -> QueryCandidates:
+    def space(
+        self, distribution: QueryDistribution, batch: Mapping[str, Array]
+    ) -> search.TableSpace:
         """With the support that the host gives for each question."""
-        num_columns = found.select.shape[1]
+        items, num_columns = batch[ITEM], distribution.select.shape[1]
         width = 4 * MAX_LINKS + len(AGGREGATORS) * num_columns
 
         def ask(items: Array) -> Array:
             result = jax.ShapeDtypeStruct((len(items), width), jnp.int32)
-            support = functools.partial(executor.support, num_columns=num_columns)
+            support = functools.partial(self.support, num_columns=num_columns)
             return jax.pure_callback(support, result, items)
 
         links, heads = jnp.split(search.on_own_rows(ask, items), [4 * MAX_LINKS], axis=1)
         links = links.reshape(len(items), MAX_LINKS, 4)
         heads = heads.reshape(len(items), num_columns, len(AGGREGATORS)) > 0
-        limits = {"max_conditions": max_conditions, "within": Support(links, heads)}
-        return cls(found, items, executor, limits)
-
-
-@dataclasses.dataclass(frozen=True)
-class QuerySearch(search.TableSearch, QueryTask):
-    """`QueryTask` for training with an objective that searches; otherwise the same task."""
-
-    ROW_WIDTH = ROW_WIDTH
-    NUM_FEATURES = len(QUERY_FEATURES)
-
-    def space(self, found: QueryDistribution, batch: Mapping[str, Array]) -> QueryCandidates:
-        return QueryCandidates.of(found, batch[ITEM], self.executor, self.rules.max_conditions)
+        limits = {"max_conditions": self.rules.max_conditions, "within": Support(links, heads)}
+        return search.TableSpace(distribution, items, self, limits)
 
     def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
         return query_features(solutions, cues, batch)
 
 
-def searching(
-    task: QueryTask, objective: AnySearchObjective, data: TableQuestions
-) -> tuple[QuerySearch, TableQuestions]:
-    """The task under an objective that searches, and the training questions without their Z.
+def search_training(
+    task: QueryTask, objective: SearchObjective, data: QueryQuestions
+) -> training.SearchTraining:
+    """Training that looks for the queries of these questions.
 
     Raises:
         InputError: log P(z) is not that of a probability, or solutions have scores.
@@ -123,13 +109,8 @@ def searching(
             f"conditions: expected sum for {type(objective).__name__}, which needs probabilities, "
             f"found {task.conditions}"
         )
-
     if "scores of solutions" in (data.meta or {}):
         raise InputError(
             f"z_scores: expected none for {type(objective).__name__}, which is given no Z"
         )
-
-    def executor(questions: Any) -> QueryExecutor:
-        return QueryExecutor(questions, data.tables, task.rules)
-
-    return search.searching(QuerySearch, task, objective, data, executor, "queries")
+    return training.search_training(task, objective, data, QueryExecutor, "queries")

@@ -15,15 +15,15 @@ from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.config import QueryInference
 from hardem_jax.queries.distribution import QueryDistribution
-from hardem_jax.queries.search_task import (
+from hardem_jax.queries.search import (
     MAX_LINKS,
-    QueryCandidates,
     QueryExecutor,
 )
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules
-from hardem_jax.queries.task import QueryTask, TableQuestions
+from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
-from hardem_jax.tables.search import WithoutSolutions, make_search_loss
+from hardem_jax.tables.search import make_search_loss
+from hardem_jax.tables.search_training import WithoutSolutions
 from hardem_jax.task import start
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
@@ -64,10 +64,11 @@ def batch_of(objective):
     return batch
 
 
-class Replaceable:
+class Replaceable(QueryExecutor):
     """An executor that may be another one at each call of the same compiled step."""
 
     def __init__(self):
+        super().__init__(QUESTIONS, TABLES, RULES)
         self.now = executor()
 
     def support(self, items, num_columns):
@@ -82,9 +83,7 @@ def compiled(objective, parts):
     """Of a batch, with the executor that it asks."""
     graphdef, params = nnx.split(Tables(), nnx.Param)
     run: Any = Replaceable()
-    loss = make_search_loss(
-        graphdef, objective, lambda found, batch: QueryCandidates.of(found, batch["item"], run, 3)
-    )
+    loss = make_search_loss(graphdef, objective, run.space)
     keys = dict(zip(("key", "dropout_key"), jax.random.split(jax.random.key(2)), strict=True))
     if parts == 1:
         function = jax.value_and_grad(loss, has_aux=True)
@@ -147,8 +146,8 @@ def test_candidates_are_those_of_z_tot():
 
     @jax.jit
     def candidates():
-        found = Tables()({"item": item})
-        space = QueryCandidates.of(found, item, executor(rules=SqlRules()), 3)
+        batch = {"item": item}
+        space = executor(rules=SqlRules()).space(Tables()(batch), batch)
         return space.beam(100)[0], space.sample(jax.random.key(0), 300)[0]
 
     queries, drawn = map(np.asarray, candidates())
@@ -215,27 +214,27 @@ def test_parts_of_a_batch_are_searched_one_after_the_other():
 
 
 def test_tasks_that_cannot_be_searched_say_so():
-    data = TableQuestions(questions=QUESTIONS, tables=TABLES)
+    data = QueryQuestions(questions=QUESTIONS, tables=TABLES)
     with pytest.raises(InputError, match="equations, found MAPO, which searches"):
-        start.searching(EquationTask, MAPO(), data)  # type: ignore[arg-type]
+        start.training_of(EquationTask, MAPO(), data)  # type: ignore[arg-type]
     mean = QueryTask(QueryInference(), RULES, "mean")
     with pytest.raises(InputError, match="expected sum for MAPO"):
-        start.searching(mean, MAPO(), data)
+        start.training_of(mean, MAPO(), data)
     scored = dataclasses.replace(data, meta={"scores of solutions": "c0ffee"})
     with pytest.raises(InputError, match="z_scores: expected none for MAPO"):
-        start.searching(QueryTask(QueryInference(), RULES), MAPO(), scored)
-    task, asked = start.searching(QueryTask(QueryInference(), RULES), MAPO(memory=3), data)
-    assert not any(len(q.queries) for q in asked.questions)
-    assert task.memory(5)["solutions"].shape == (5, 3, ROW_WIDTH)
-    assert task.memory(5)["seen"].dtype == np.uint32
+        start.training_of(QueryTask(QueryInference(), RULES), MAPO(), scored)
+    training: Any = start.training_of(QueryTask(QueryInference(), RULES), MAPO(memory=3), data)
+    assert not any(len(q.queries) for q in training.data.questions)
+    assert training.memory(5)["solutions"].shape == (5, 3, ROW_WIDTH)
+    assert training.memory(5)["seen"].dtype == np.uint32
 
 
 def test_questions_without_a_given_solution_are_trained_on_too():
-    data = TableQuestions(questions=QUESTIONS, tables=TABLES)
-    task, asked = start.searching(QueryTask(QueryInference(), RULES), BeamMML(), data)
+    data = QueryQuestions(questions=QUESTIONS, tables=TABLES)
+    training = start.training_of(QueryTask(QueryInference(), RULES), BeamMML(), data)
     inputs = Listed(range(4), [[4, 0], [3, 2], [4, 0], [2, 5]])
     batches = BatchConfig(batch_size=4, buckets=(4,), negatives=0)
-    plan = task.plan(asked, inputs, batches, num_steps=2, seed=0)
+    plan = training.plan(inputs, batches, num_steps=2, seed=0)
     assert sorted(plan[0].items[:, 0].tolist()) == [0, 1, 2, 3]
 
 
@@ -252,6 +251,6 @@ def test_searching_finds_queries_and_is_rewarded_more(objective, assert_learns, 
         return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
 
     first = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
-    data = TableQuestions(questions=QUESTIONS, tables=TABLES)
-    task, _ = start.searching(QueryTask(QueryInference(), RULES), objective, data)
-    assert_learns(tmp_path, task, OneByOne(first, len(QUESTIONS), distribution), {})
+    data = QueryQuestions(questions=QUESTIONS, tables=TABLES)
+    training = start.training_of(QueryTask(QueryInference(), RULES), objective, data)
+    assert_learns(tmp_path, training, OneByOne(first, len(QUESTIONS), distribution), {})

@@ -1,5 +1,7 @@
 """Training that looks for programs: rewards are those of Z, and Z itself is never read."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.programs.config import ProgramInference
 from hardem_jax.programs.distribution import SLOTS, ProgramDistribution
 from hardem_jax.programs.model import KINDS, NUM_KINDS
-from hardem_jax.programs.search_task import support
+from hardem_jax.programs.search import support
 from hardem_jax.programs.solutions.rules import ProgramRules, may_modify, may_select
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES, Field
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask
@@ -58,9 +60,9 @@ def logits(num_links, draw):
     return {name: draw(size).astype(np.float32) for name, size in sizes.items()}
 
 
-def searching(objective, questions=QUESTIONS):
+def searching(objective, questions=QUESTIONS) -> Any:
     data = ProgramQuestions(questions=questions, tables=TABLES, rules=RULES)
-    return start.searching(ProgramTask(ProgramInference(), RULES), objective, data)
+    return start.training_of(ProgramTask(ProgramInference(), RULES), objective, data)
 
 
 MANY = "did ann or cy or bo have 7 or more goals ?"
@@ -98,19 +100,19 @@ def test_candidates_are_those_of_z_tot(rules):
 def test_solutions_are_found_and_remembered_without_z():
     """A row of padding in the batch changes nothing."""
     objective = BeamHardEM(beam=0, samples=32, memory=4)
-    task, asked = searching(objective)
+    training = searching(objective)
     assert all(len(q.programs) for q in QUESTIONS) and not any(
-        len(q.programs) for q in asked.questions
+        len(q.programs) for q in training.data.questions
     )
-    assert task.memory(4)["solutions"].shape == (4, 4, ROW_WIDTH)
+    assert training.memory(4)["solutions"].shape == (4, 4, ROW_WIDTH)
     tables = logits(len(QUESTIONS[0].links), np.zeros)
     model = OneByOne(tables, len(QUESTIONS), distribution)
     graphdef, params = nnx.split(model, nnx.Param)
     item = np.array([0, 1, 2, 3, -1], np.int32)
     batch = {"item": item, "row_where": item >= 0}
     batch |= {name: x[item] for name, x in inputs_of(QUESTIONS).items()}
-    batch["memory"] = {name: x[item] for name, x in task.memory(4).items()}
-    step = jax.jit(jax.value_and_grad(task.loss(graphdef, None, None), has_aux=True))  # type: ignore[arg-type]
+    batch["memory"] = {name: x[item] for name, x in training.memory(4).items()}
+    step = jax.jit(jax.value_and_grad(training.loss(graphdef, None), has_aux=True))
     found = 0
     for key in jax.random.split(jax.random.key(0), 6):
         (value, metrics), grads = step(params, batch, step=0, key=key, dropout_key=key)
@@ -125,16 +127,16 @@ def test_solutions_are_found_and_remembered_without_z():
 
 def test_a_question_prepared_by_other_rules_is_refused():
     other = ProgramRules()
-    task, _ = searching(MAPO(), [question(rules=other)])
+    training = searching(MAPO(), [question(rules=other)])
     with pytest.raises(InputError, match="expected the links it was prepared with"):
-        task.executor.rewards([0], np.zeros((1, 1, ROW_WIDTH), int), np.ones((1, 1), bool))
+        training.executor.rewards([0], np.zeros((1, 1, ROW_WIDTH), int), np.ones((1, 1), bool))
 
 
 @pytest.mark.slow
 def test_searching_finds_programs_and_is_rewarded_more(tmp_path):
     """And a run that was killed ends as if it had not been."""
     objective = MAPO(samples=16, explore=8)
-    task, _ = searching(objective)
+    training = searching(objective)
     first = logits(len(QUESTIONS[0].links), np.zeros)
     model = OneByOne(first, len(QUESTIONS), distribution)
-    learns_and_resumes(tmp_path, task, model, inputs_of(QUESTIONS))
+    learns_and_resumes(tmp_path, training, model, inputs_of(QUESTIONS))
