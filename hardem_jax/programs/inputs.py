@@ -128,6 +128,19 @@ class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
         words, columns, links = self._largest(num_tokens, multiples)
         return {"num_words": words, "num_columns": columns, "num_links": links}
 
+    def pad(
+        self,
+        rows: Sequence[ProgramInput | None],
+        num_tokens: int,
+        *,
+        num_solutions: int,
+        pad_id: int,
+    ) -> Arrays:
+        shape = self.shape(num_tokens)
+        return pad_program_inputs(
+            rows, num_tokens, **shape, num_solutions=num_solutions, pad_id=pad_id
+        )
+
 
 def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarray) -> np.ndarray:
     """What is known of the fields of a question.

@@ -66,7 +66,7 @@ def search_training(
     task: ProgramTask, objective: SearchObjective, data: ProgramQuestions
 ) -> training.SearchTraining:
     """Training that looks for the programs of these questions."""
-    return training.search_training(task, objective, data, ProgramExecutor, "programs")
+    return training.search_training(task, objective, data, ProgramExecutor)
 
 
 def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) -> Support:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 
 import numpy as np
@@ -12,8 +13,7 @@ from hardem_jax.programs.solutions.enumeration import enumerate_programs
 from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import ProgramRules, table_fields
 from hardem_jax.programs.solutions.table import program_table
-from hardem_jax.programs.solutions.types import ROW_WIDTH as PROGRAM_WIDTH
-from hardem_jax.programs.solutions.types import Links
+from hardem_jax.programs.solutions.types import ROW_WIDTH, Links
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.table import IdentityCache, Table, split_words
@@ -40,30 +40,44 @@ def program_question(question: TableQuestion, rules: ProgramRules) -> ProgramQue
         >>> found.fields.tolist(), found.num_programs
         ([[0, 2, 2], [17, 2, 2], [30, 2, 2]], 2)
     """
-    words = split_words(question.question)
-    table = program_table(question.table)
+    asked, table = unsolved(question), program_table(question.table)
     if question.answer:
-        target = Denotation(question.answer_texts, question.values)
-        seed = zlib.crc32(question.id.encode())
         found = enumerate_programs(
-            question.table, question.question, target, rules, words=words, seed=seed
+            question.table,
+            question.question,
+            Denotation(asked.answer, question.values),
+            rules,
+            words=asked.words,
+            seed=zlib.crc32(question.id.encode()),
         )
         links, programs, size = found.links, found.programs, found.size
     else:
-        links = find_links(table, question.question, words, rules)
-        programs, size = np.zeros((0, PROGRAM_WIDTH), np.int16), 0
+        links = find_links(table, question.question, asked.words, rules)
+        programs, size = asked.programs, 0
+    return dataclasses.replace(
+        asked,
+        fields=table_fields(table, rules),
+        links=links.array,
+        link_rows=np.array([mask.bit_count() for mask in links.masks], np.int32),
+        programs=programs,
+        num_programs=size,
+    )
+
+
+def unsolved(question: TableQuestion) -> ProgramQuestion:
+    """The question without fields and links and with an empty Z."""
     return ProgramQuestion(
         id=question.id,
         question=question.question,
         table_id=question.table.id,
         answer=question.answer_texts,
         values=question.values,
-        words=words,
-        fields=table_fields(table, rules),
-        links=links.array,
-        link_rows=np.array([mask.bit_count() for mask in links.masks], np.int32),
-        programs=programs,
-        num_programs=size,
+        words=split_words(question.question),
+        fields=np.zeros((0, 3), np.int32),
+        links=np.zeros((0, 4), np.int16),
+        link_rows=np.zeros(0, np.int32),
+        programs=np.zeros((0, ROW_WIDTH), np.int16),
+        num_programs=0,
     )
 
 

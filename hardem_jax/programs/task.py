@@ -14,7 +14,6 @@ import jax
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batching.padding import Arrays, Pad
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.errors import InputError
@@ -22,7 +21,7 @@ from hardem_jax.objectives import Objective
 from hardem_jax.programs.config import ProgramInference, ProgramParserConfig
 from hardem_jax.programs.distribution import SLOTS, ProgramDistribution
 from hardem_jax.programs.examples import ProgramQuestion
-from hardem_jax.programs.inputs import ProgramInputs, pad_program_inputs
+from hardem_jax.programs.inputs import ProgramInputs
 from hardem_jax.programs.model import KINDS, ProgramParser
 from hardem_jax.programs.most_likely import ProgramScores
 from hardem_jax.programs.solutions.execute import execute
@@ -32,29 +31,17 @@ from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Program
 from hardem_jax.programs.solve import links_of
 from hardem_jax.programs.splits import ProgramSplit
-from hardem_jax.tables.base import QuestionsOnTables, TableTask
+from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, metric_names
 from hardem_jax.tables.metrics import Denotation, result_texts
 from hardem_jax.tables.table import Cell, Table
-from hardem_jax.task.base import LossFn, ShownAnswer, make_loss
-from hardem_jax.task.encoder import EncoderModel
-from hardem_jax.task.scoring import (
-    SPARSITY_THRESHOLDS,
-    names_by_size,
-    of_all_questions,
-    percentages,
-    size_group,
-)
+from hardem_jax.task.base import LossFn, make_loss
+from hardem_jax.task.scoring import SPARSITY_THRESHOLDS
 
 Array = jax.Array
-#: Groups of |Z|, see `tasks.scoring.size_group`.
+#: Groups of |Z|, see `hardem_jax.task.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 4, 16, 64, 256, 1024)
 #: All scores that a split can have.
-METRIC_NAMES = frozenset(
-    [
-        *("accuracy", "answered", "in Z", *names_by_size("accuracy", SIZE_BOUNDS)),
-        *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
-    ]
-)
+METRIC_NAMES = metric_names(SIZE_BOUNDS, "answered")
 _SHARES = {"answered": "questions read", "in Z": "questions with a Z"}
 _SHARES |= {f"P<{threshold:g}": "programs in Z" for threshold in SPARSITY_THRESHOLDS}
 _TABLES = ("shape", *SLOTS)
@@ -69,12 +56,9 @@ class ProgramQuestions(QuestionsOnTables):
     questions: Sequence[ProgramQuestion]
     rules: ProgramRules
 
-    def set_sizes(self) -> list[int]:
-        return [question.num_programs for question in self.questions]
-
 
 @dataclasses.dataclass(frozen=True)
-class ProgramModel(EncoderModel):
+class ProgramModel(TableModel):
     """A `ProgramParser` on a pretrained encoder, see `ProgramParserConfig`."""
 
     config: ProgramParserConfig
@@ -93,18 +77,6 @@ class ProgramModel(EncoderModel):
             max_tokens=self.config.max_tokens,
             max_header_tokens=self.config.max_header_tokens,
         )
-
-    def pad(self, inputs: ProgramInputs, num_solutions: int) -> Pad:
-        def pad(rows: Sequence[Any], num_tokens: int) -> Arrays:
-            return pad_program_inputs(
-                rows,
-                num_tokens,
-                **inputs.shape(num_tokens),
-                num_solutions=num_solutions,
-                pad_id=self.tokenizer.pad_id,
-            )
-
-        return pad
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,10 +110,19 @@ class ProgramAnswer:
     result: Sequence[Cell]
     log_prob: float
 
+    def text(self, header: Sequence[str]) -> str:
+        return self.program.text(header)
+
 
 @dataclasses.dataclass(frozen=True)
 class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer | None]]):
     """Answers are the results of programs.
+
+    Scores are in percent. Of all questions, those left out counting 0: ``accuracy``, questions
+    whose result is the answer, by the official metric. Of the questions read: ``answered``, those
+    with a program that has a result; ``accuracy |Z|=...`` by size of Z; ``in Z``, of those with a
+    Z, whether it has the program of the answer; ``P<0.001`` and ``P<0.0001``, of the programs of
+    all Z, those with less probability (the paper's sparsity).
 
     Attributes:
         inference: how answers are read off.
@@ -154,6 +135,7 @@ class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer
     INFERENCE = ProgramInference
     SHARES = _SHARES
     RULES = ProgramRules
+    SIZE_BOUNDS = SIZE_BOUNDS
 
     inference: ProgramInference
     rules: ProgramRules = ProgramRules()
@@ -225,57 +207,31 @@ class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer
             return next(self.programs(question, table, reading), None)
         return next(iter(self.answers(question, table, reading)), None)
 
-    def score(
-        self, data: ProgramQuestions, readings: Iterator[tuple[int, ProgramReading]]
-    ) -> tuple[dict[str, float], list[ProgramAnswer | None]]:
-        """Scores of a split, and the answer to each question, in order.
+    def is_correct(self, question: ProgramQuestion, answer: ProgramAnswer | None) -> bool:
+        return is_answer(question, answer)
 
-        Returns:
-            In percent of all questions, those left out counting 0: ``accuracy``, questions whose
-            result is the answer, by the official metric. In percent of the questions read:
-            ``answered``, questions with a program that has a result; ``accuracy |Z|=...`` by size
-            of Z; ``in Z``, questions with a Z where the program of the answer is in it; ``P<0.001``
-            and ``P<0.0001``, programs of all Z with less probability (the paper's sparsity).
-        """
-        answers: list[ProgramAnswer | None] = [None] * len(data.questions)
-        groups = defaultdict(list)
-        for index, reading in readings:
-            question = data.questions[index]
-            answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
-            groups["answered"].append(answer is not None)
-            size = size_group(question.num_programs, SIZE_BOUNDS)
-            groups[f"accuracy |Z|={size}"].append(is_answer(question, answer))
-            if len(question.programs):
-                row = None if answer is None else answer.row
-                found = row is not None and (question.programs == row).all(axis=1).any()
-                groups["in Z"].append(found)
-            for threshold in SPARSITY_THRESHOLDS:
-                groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
-        official = self.by_question(data, answers)
-        return percentages(groups, official, measure="accuracy", bounds=SIZE_BOUNDS), answers
+    def outcomes(
+        self, data: ProgramQuestions, question: ProgramQuestion, answer: ProgramAnswer | None
+    ) -> dict[str, bool]:
+        del data
+        return {"accuracy": is_answer(question, answer)}
 
-    def by_question(
-        self, data: ProgramQuestions, answers: list[ProgramAnswer | None]
-    ) -> dict[str, np.ndarray]:
-        pairs = zip(data.questions, answers, strict=True)
-        correct = [is_answer(question, answer) for question, answer in pairs]
-        return of_all_questions({"accuracy": correct}, len(data.left_out))
+    def more_outcomes(
+        self,
+        data: ProgramQuestions,
+        question: ProgramQuestion,
+        reading: ProgramReading,
+        answer: ProgramAnswer | None,
+    ) -> Iterator[tuple[str, bool]]:
+        del data, question, reading
+        yield "answered", answer is not None
+
+    def answer_text(self, question: ProgramQuestion) -> str:
+        return ", ".join(question.answer)
 
     def metric_names(self, data: ProgramQuestions) -> frozenset[str]:
         del data
         return METRIC_NAMES
-
-    def shown(
-        self, data: ProgramQuestions, answers: list[ProgramAnswer | None]
-    ) -> list[ShownAnswer]:
-        rows = []
-        for question, answer in zip(data.questions, answers, strict=True):
-            header = data.tables[question.table_id].header
-            text = "" if answer is None else answer.program.text(header)
-            correct = is_answer(question, answer)
-            gold = ", ".join(question.answer)
-            rows.append(ShownAnswer(question.question, gold, text, correct))
-        return rows
 
 
 def is_answer(question: ProgramQuestion, answer: ProgramAnswer | None) -> bool:

@@ -99,6 +99,18 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
             "num_header_tokens": min(header, self._max_header_tokens),
         }
 
+    def pad(
+        self, rows: Sequence[QueryInput | None], num_tokens: int, *, num_solutions: int, pad_id: int
+    ) -> Arrays:
+        return pad_query_inputs(
+            rows,
+            num_tokens,
+            **self.shape(num_tokens),
+            num_solutions=num_solutions,
+            pad_id=pad_id,
+            weighted=self.weighted,
+        )
+
 
 def pad_query_inputs(
     inputs: Sequence[QueryInput | None],

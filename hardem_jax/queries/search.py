@@ -113,4 +113,4 @@ def search_training(
         raise InputError(
             f"z_scores: expected none for {type(objective).__name__}, which is given no Z"
         )
-    return training.search_training(task, objective, data, QueryExecutor, "queries")
+    return training.search_training(task, objective, data, QueryExecutor)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
 
 from hardem_jax.errors import InputError
 from hardem_jax.queries.examples import QueryQuestion
 from hardem_jax.queries.solutions.columns import plain_value, same_cells
-from hardem_jax.queries.solutions.enumeration import SqlRules, enumerate_sql, split_words
+from hardem_jax.queries.solutions.enumeration import SqlRules, enumerate_sql
+from hardem_jax.queries.solutions.types import ROW_WIDTH
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import Denotation
-from hardem_jax.tables.table import Cell
+from hardem_jax.tables.table import Cell, split_words
 
 NO_QUERY = "no query gives the answer"
 
@@ -37,14 +41,28 @@ def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
         ...     print(Query.from_row(row, found.question, found.words).text(table.header))
         SELECT player WHERE no. = '7'
     """
-    words = split_words(question.question)
+    asked = unsolved(question)
     for cell in question.answer:
         if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
             raise InputError(f"answer: expected integers of 64 bits or text, found {cell!s:.40}")
-    match = answer_match(question)
     found = enumerate_sql(
-        question.table, question.question, question.answer, rules, words=words, match=match
+        question.table,
+        question.question,
+        question.answer,
+        rules,
+        words=asked.words,
+        match=answer_match(question),
     )
+    return dataclasses.replace(
+        asked,
+        queries=found.queries,
+        num_queries=found.size,
+        max_conditions=found.max_conditions,
+    )
+
+
+def unsolved(question: TableQuestion) -> QueryQuestion:
+    """The question with an empty Z."""
     return QueryQuestion(
         id=question.id,
         question=question.question,
@@ -52,10 +70,9 @@ def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
         answer=question.answer,
         match=question.match,
         values=question.values,
-        words=words,
-        queries=found.queries,
-        num_queries=found.size,
-        max_conditions=found.max_conditions,
+        words=split_words(question.question),
+        queries=np.zeros((0, ROW_WIDTH), np.int16),
+        num_queries=0,
     )
 
 

@@ -5,7 +5,6 @@ at test:  batch -> SQLova -> the most likely query of Z_tot -> its result on the
 """
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -14,7 +13,6 @@ import jax
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batching.padding import Arrays, Pad
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.scores import Scored, SolutionScores
@@ -29,7 +27,7 @@ from hardem_jax.queries.config import QueryInference, SQLovaConfig
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
 from hardem_jax.queries.execution_guided import execution_guided
-from hardem_jax.queries.inputs import QueryInputs, pad_query_inputs
+from hardem_jax.queries.inputs import QueryInputs
 from hardem_jax.queries.metrics import execution_match, logical_form_match
 from hardem_jax.queries.model import SQLova
 from hardem_jax.queries.most_likely import QueryScores, QuerySpace
@@ -46,34 +44,23 @@ from hardem_jax.queries.solutions.enumeration import (
 )
 from hardem_jax.queries.solutions.values import in_lower_case
 from hardem_jax.queries.solve import answer_match
-from hardem_jax.queries.splits import TableSplit
-from hardem_jax.tables.base import QuestionsOnTables, TableTask
-from hardem_jax.task.base import LossFn, ShownAnswer, make_loss
-from hardem_jax.task.encoder import EncoderModel, check_vocabulary
-from hardem_jax.task.scoring import (
-    SPARSITY_THRESHOLDS,
-    names_by_size,
-    of_all_questions,
-    percentages,
-    size_group,
-)
+from hardem_jax.queries.splits import QuerySplit
+from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, metric_names
+from hardem_jax.task.base import LossFn, make_loss
+from hardem_jax.task.encoder import check_vocabulary
+from hardem_jax.task.scoring import SPARSITY_THRESHOLDS
 
 Array = jax.Array
 #: Tokens of the longest input of naver/sqlova.
 ORIGINAL_MAX_TOKENS = 222
-#: Groups of |Z|, see `tasks.scoring.size_group`.
+#: Groups of |Z|, see `hardem_jax.task.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
 #: The tables of P(z | x) that the search on the host reads.
 SCORES = tuple(field.name for field in dataclasses.fields(QueryScores))
 #: Ranks at which the annotated query is looked for in Z.
 HITS = (1, 3, 5)
 #: All scores that a split can have, without and with annotated queries.
-METRIC_NAMES = frozenset(
-    [
-        *("accuracy", "non-empty accuracy", "in Z", *names_by_size("accuracy", SIZE_BOUNDS)),
-        *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
-    ]
-)
+METRIC_NAMES = metric_names(SIZE_BOUNDS, "non-empty accuracy")
 GOLD_METRIC_NAMES = frozenset(
     ["logical form", "annotated if right", "gold in Z", *(f"hit@{limit}" for limit in HITS)]
 )
@@ -94,14 +81,11 @@ class QueryQuestions(QuestionsOnTables):
         golds: annotated query by question id, to measure with; None if there are none.
     """
 
-    SPLIT = TableSplit
+    SPLIT = QuerySplit
 
     questions: Sequence[QueryQuestion]
     rules: SqlRules = SqlRules()
     golds: Mapping[str, Query] | None = None
-
-    def set_sizes(self) -> list[int]:
-        return [question.num_queries for question in self.questions]
 
     def with_scores(self, file: Path | None) -> Self:
         """With the scores of all queries in a file; as it is if None.
@@ -130,7 +114,7 @@ class QueryQuestions(QuestionsOnTables):
 
 
 @dataclasses.dataclass(frozen=True)
-class QueryModel(EncoderModel):
+class QueryModel(TableModel):
     """SQLova on a pretrained encoder, see `SQLovaConfig`."""
 
     config: SQLovaConfig
@@ -183,19 +167,6 @@ class QueryModel(EncoderModel):
             max_header_tokens=self.config.max_header_tokens,
         )
 
-    def pad(self, inputs: QueryInputs, num_solutions: int) -> Pad:
-        def pad(rows: Sequence[Any], num_tokens: int) -> Arrays:
-            return pad_query_inputs(
-                rows,
-                num_tokens,
-                **inputs.shape(num_tokens),
-                num_solutions=num_solutions,
-                pad_id=self.tokenizer.pad_id,
-                weighted=inputs.weighted,
-            )
-
-        return pad
-
 
 @dataclasses.dataclass(frozen=True)
 class QueryReading:
@@ -228,10 +199,22 @@ class QueryAnswer:
     result: list[Cell] | None
     log_prob: float
 
+    def text(self, header: Sequence[str]) -> str:
+        return self.query.text(header)
+
 
 @dataclasses.dataclass(frozen=True)
 class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]]):
     """Answers are the results of queries.
+
+    Scores are in percent. Of all questions, those left out counting 0: ``accuracy``, questions
+    whose result is the answer, see `is_answer`; ``non-empty accuracy``, the same where the result
+    is not empty; with golds, ``logical form``, questions whose query is the annotated one. Of the
+    questions read: ``accuracy |Z|=...`` by size of Z; ``in Z``, of those with a Z, whether it has
+    the query of the answer; ``P<0.001`` and ``P<0.0001``, of the queries of all Z, those with less
+    probability (the paper's sparsity). With golds also ``annotated if right``, of correct answers,
+    those whose query is the annotated one; ``gold in Z``; and ``hit@1`` to ``hit@5``, of questions
+    with the annotated query in Z, those where it ranks that high.
 
     Attributes:
         inference: how answers are read off.
@@ -246,6 +229,7 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
     INFERENCE = QueryInference
     SHARES = _SHARES
     RULES = SqlRules
+    SIZE_BOUNDS = SIZE_BOUNDS
 
     inference: QueryInference
     rules: SqlRules = SqlRules()
@@ -333,67 +317,46 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
         """The answer to a question; None if there is no query, as on a table without columns."""
         return next(self.answers(question, table, reading), None)
 
-    def score(
-        self, data: QueryQuestions, readings: Iterator[tuple[int, QueryReading]]
-    ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
-        """Scores of a split, and the answer to each question, in order.
+    def is_correct(self, question: QueryQuestion, answer: QueryAnswer | None) -> bool:
+        return answer is not None and is_answer(question, answer.result)
 
-        Returns:
-            In percent of all questions, those left out counting 0: ``accuracy``, questions whose
-            result is the answer, see `is_answer`; ``non-empty accuracy``,
-            the same where the result is not empty; with golds, ``logical form``, questions whose
-            query is the annotated one. Of the questions read: ``accuracy |Z|=...`` by size of Z;
-            ``in Z``, percent of those with a Z that has the query of the answer; ``P<0.001`` and
-            ``P<0.0001``, percent of the queries of all Z with less probability (the paper's
-            sparsity). With golds also ``annotated if right``, percent of correct answers whose
-            query is the annotated one; ``gold in Z``; and ``hit@1`` to ``hit@5``, percent of
-            questions with the annotated query in Z where it ranks that high.
-        """
-        answers: list[QueryAnswer | None] = [None] * len(data.questions)
-        groups = defaultdict(list)
-        for index, reading in readings:
-            question = data.questions[index]
-            answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
-            correct = answer is not None and is_answer(question, answer.result)
-            groups[f"accuracy |Z|={size_group(question.num_queries, SIZE_BOUNDS)}"].append(correct)
-            if len(question.queries):
-                found = answer is not None and (question.queries == answer.row).all(axis=1).any()
-                groups["in Z"].append(found)
-            for threshold in SPARSITY_THRESHOLDS:
-                groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
-            gold = None if data.golds is None else data.golds.get(question.id)
-            if gold is not None:
-                _compare_with_gold(groups, question, reading, answer, gold, correct)
-        official = self.by_question(data, answers)
-        return percentages(groups, official, measure="accuracy", bounds=SIZE_BOUNDS), answers
+    def outcomes(
+        self, data: QueryQuestions, question: QueryQuestion, answer: QueryAnswer | None
+    ) -> dict[str, bool]:
+        correct = self.is_correct(question, answer)
+        nonempty = correct and answer is not None and bool(answer.result)
+        outcomes = {"accuracy": correct, "non-empty accuracy": nonempty}
+        if data.golds is not None:
+            gold = data.golds.get(question.id)
+            same = answer and gold and logical_form_match(answer.query, gold)
+            outcomes["logical form"] = bool(same)
+        return outcomes
 
-    def by_question(
-        self, data: QueryQuestions, answers: list[QueryAnswer | None]
-    ) -> dict[str, np.ndarray]:
-        outcomes = defaultdict(list)
-        for question, answer in zip(data.questions, answers, strict=True):
-            result = None if answer is None else answer.result
-            correct = result is not None and is_answer(question, result)
-            outcomes["accuracy"].append(correct)
-            outcomes["non-empty accuracy"].append(correct and bool(result))
-            if data.golds is not None:
-                gold = data.golds.get(question.id)
-                same = answer and gold and logical_form_match(answer.query, gold)
-                outcomes["logical form"].append(bool(same))
-        return of_all_questions(outcomes, len(data.left_out))
+    def more_outcomes(
+        self,
+        data: QueryQuestions,
+        question: QueryQuestion,
+        reading: QueryReading,
+        answer: QueryAnswer | None,
+    ) -> Iterator[tuple[str, bool]]:
+        """How an answer and Z compare with the annotated query."""
+        if data.golds is None or (gold := data.golds.get(question.id)) is None:
+            return
+        if answer is not None and is_answer(question, answer.result):
+            yield "annotated if right", logical_form_match(answer.query, gold)
+        place = gold_in_solutions(question, gold)
+        yield "gold in Z", place >= 0
+        # The Z of a cut input may lack queries; ranks count only where it is whole.
+        if place >= 0 and len(reading.solutions) == len(question.queries):
+            rank = int(np.sum(reading.solutions > reading.solutions[place]))
+            for limit in HITS:
+                yield f"hit@{limit}", rank < limit
+
+    def answer_text(self, question: QueryQuestion) -> str:
+        return cells_text(question.answer)
 
     def metric_names(self, data: QueryQuestions) -> frozenset[str]:
         return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
-
-    def shown(self, data: QueryQuestions, answers: list[QueryAnswer | None]) -> list[ShownAnswer]:
-        rows = []
-        for question, answer in zip(data.questions, answers, strict=True):
-            header = data.tables[question.table_id].header
-            text = "" if answer is None else answer.query.text(header)
-            correct = answer is not None and is_answer(question, answer.result)
-            gold = cells_text(question.answer)
-            rows.append(ShownAnswer(question.question, gold, text, correct))
-        return rows
 
 
 def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
@@ -407,26 +370,6 @@ def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
     if matches is not None:
         return result is not None and matches(result)
     return execution_match(result, in_lower_case(question.answer))
-
-
-def _compare_with_gold(
-    groups: Any,
-    question: QueryQuestion,
-    reading: QueryReading,
-    answer: QueryAnswer | None,
-    gold: Query,
-    correct: bool,
-) -> None:
-    if correct:
-        same = answer is not None and logical_form_match(answer.query, gold)
-        groups["annotated if right"].append(same)
-    place = gold_in_solutions(question, gold)
-    groups["gold in Z"].append(place >= 0)
-    # The Z of a cut input may lack queries; ranks count only where it is whole.
-    if place >= 0 and len(reading.solutions) == len(question.queries):
-        rank = int(np.sum(reading.solutions > reading.solutions[place]))
-        for limit in HITS:
-            groups[f"hit@{limit}"].append(rank < limit)
 
 
 def annotated_queries(

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.tables.table import Table
@@ -151,6 +152,12 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
         Returns:
             ``[Z]`` bool, solutions that use only what is read; and the sizes for `_largest`.
         """
+
+    @abc.abstractmethod
+    def pad(
+        self, rows: Sequence[Input | None], num_tokens: int, *, num_solutions: int, pad_id: int
+    ) -> Arrays:
+        """A batch of ``num_tokens`` tokens of some of these inputs; None is a row of padding."""
 
     def __len__(self) -> int:
         return len(self.sizes)

@@ -1,43 +1,85 @@
-"""The table in the record of a question, and what is counted of such a record."""
+"""Records of questions on tables."""
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hardem_jax.data.data_sets import Record, RecordKind, to_json
+from hardem_jax.data.data_sets import Record, RecordKind, Solver, to_json
+from hardem_jax.data.exclusions import NOT_ENUMERABLE
+from hardem_jax.errors import InputError
+from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.table import Table
 
 #: Texts of every record with a table. ``defect`` says why a question is left out, if it is.
 TABLE_TEXTS = ("table_id", "header", "types", "rows", "defect")
+# Texts that are written as JSON, or are not those of a question.
+_WRITTEN = (*TABLE_TEXTS, "answer", "values")
 # The most recently used tables, read from disk.
 _TABLES_IN_MEMORY = 1024
 
 
 def table_of(record: Mapping[str, Any]) -> Table:
-    """The table of a record with a table."""
     header, types, rows = (json.loads(record[key]) for key in ("header", "types", "rows"))
     return Table(record["table_id"], tuple(header), tuple(types), tuple(map(tuple, rows)))
 
 
-def table_record(table: Table) -> Record:
-    """The part of a record that holds the table."""
+def question_record(kind: RecordKind, question: Any, table: Table, defect: str = "") -> Record:
+    """The record of a question with its Z; ``defect`` says why it is left out, if so."""
+    texts = {name: getattr(question, name) for name in kind.texts if name not in _WRITTEN}
     return {
+        **texts,
+        "answer": to_json(question.answer),
+        "values": to_json(question.values),
         "table_id": table.id,
         "header": to_json(table.header),
         "types": to_json(table.types),
         "rows": to_json(table.rows),
+        "defect": defect,
+        **kind.values_of(question),
     }
 
 
-def table_facts(kind: RecordKind, record: Record) -> dict[str, Any]:
-    """What is counted of a record with a table: |Z| before and after the rules' cap, and so on."""
-    names = ("id", "table_id", "defect")
-    kept = len(record[kind.solutions])
-    found = int(record[f"num_{kind.solutions}"])
-    return {**{name: record[name] for name in names}, "found": found, "kept": kept}
+@dataclasses.dataclass(frozen=True)
+class TableSolver(Solver):
+    """Finds Z of questions on tables.
+
+    Attributes:
+        rules: Z_tot.
+    """
+
+    rules: Any
+
+    @abc.abstractmethod
+    def solve(self, example: Any) -> tuple[Any, str]:
+        """The question with its Z, and why it is left out, if so.
+
+        Raises:
+            InputError: it is beyond what Z can hold.
+        """
+
+    @abc.abstractmethod
+    def unsolved(self, example: TableQuestion) -> Any:
+        """The question with an empty Z."""
+
+    def records(self, examples: Sequence[TableQuestion]) -> Iterator[Record]:
+        for example in examples:
+            try:
+                question, defect = self.solve(example)
+            except InputError as error:  # kept, and marked
+                question, defect = self.unsolved(example), f"{NOT_ENUMERABLE}: {error}"
+            yield question_record(self.kind, question, example.table, defect)
+
+    def facts(self, record: Record) -> dict[str, Any]:
+        """|Z| before and after the rules' cap, and so on."""
+        names = ("id", "table_id", "defect")
+        kept = len(record[self.kind.solutions])
+        found = int(record[f"num_{self.kind.solutions}"])
+        return {**{name: record[name] for name in names}, "found": found, "kept": kept}
 
 
 class Tables(Mapping[str, Table]):

@@ -82,10 +82,11 @@ class LearnedRewardTraining(SearchTraining):
 
 
 def search_training(
-    task: Any, objective: SearchObjective, data: Any, make: type[Executor], name: str
+    task: Any, objective: SearchObjective, data: Any, make: type[Executor]
 ) -> SearchTraining:
-    """Training that looks for the solutions of questions, whose Z is their field ``name``."""
-    data = dataclasses.replace(data, questions=WithoutSolutions(data.questions, name))
+    """Training that looks for the solutions of questions."""
+    asked = WithoutSolutions(data.questions, data.solutions())
+    data = dataclasses.replace(data, questions=asked)
     executor = make(data.questions, data.tables, task.rules)
     if objective.learns_reward:
         return LearnedRewardTraining(task, objective, data, executor)

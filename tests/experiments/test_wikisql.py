@@ -24,7 +24,7 @@ from hardem_jax.queries.commands import Evaluate
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.reward_features import QUERY_FEATURES
 from hardem_jax.queries.solutions.types import Query
-from hardem_jax.queries.splits import TableSplit
+from hardem_jax.queries.splits import QuerySplit
 from hardem_jax.queries.task import QueryTask
 from hardem_jax.search.objectives import (
     MAPO,
@@ -94,7 +94,7 @@ def test_everything_after_building_works_from_answers_alone(root, tmp_path):
     call(
         "prepare", "--layout", "jsonl", "--folder", tmp_path / "files", "--out", tmp_path / "built"
     )
-    one, other = (TableSplit(folder / "built", "train") for folder in (root, tmp_path))
+    one, other = (QuerySplit(folder / "built", "train") for folder in (root, tmp_path))
     assert one.meta["counts"] == other.meta["counts"] and len(one.questions) == 3 * NUM_TABLES
     assert dict(one.tables) == dict(other.tables)
     for mine, theirs in zip(one.questions, other.questions, strict=True):
@@ -114,7 +114,7 @@ def test_right_answers_on_tables_of_ones_own_are_counted_right(root, tmp_path, c
     """Whatever the run answers, written as a person writes it in CSV."""
     evaluate = ["evaluate", "--run-dir", root / "run", "--num-devices", 1]
     call(*evaluate, *data(root), "--predictions", tmp_path / "found.json")
-    split = TableSplit(root / "built", "train")
+    split = QuerySplit(root / "built", "train")
     (tmp_path / "tables").mkdir()
     rows = [["question", "table", "answer", "id"]]
     for row, question in zip(
@@ -128,7 +128,7 @@ def test_right_answers_on_tables_of_ones_own_are_counted_right(root, tmp_path, c
             rows.append([row["question"], f"{table.id}.csv", answer, row["id"]])
     write_csv(tmp_path / "dev.csv", rows)
     call("prepare", "--layout", "csv", "--folder", tmp_path, "--out", tmp_path / "built")
-    built = TableSplit(tmp_path / "built", "dev")
+    built = QuerySplit(tmp_path / "built", "dev")
     assert len(built.questions) == len(rows) - 1 > NUM_TABLES
     capsys.readouterr()
     call(*evaluate, "--data", tmp_path / "built", "--official", tmp_path / "official")
@@ -145,12 +145,12 @@ def test_first_only_may_train_on_a_drawn_query(root):
     *flags, objective = map(str, train_flags(root, root / "drawn"))
     flags += ["--first", "drawn", "--loop.seed", "3", objective]
     command = parse(wikisql.COMMANDS, prog="test", argv=flags)
-    drawn = TableSplit(root / "built", "train", drawn=3)
+    drawn = QuerySplit(root / "built", "train", drawn=3)
     moved = 0
     for ours, theirs, original in zip(
         command.open_data().questions,
         drawn.questions,
-        TableSplit(root / "built", "train").questions,
+        QuerySplit(root / "built", "train").questions,
         strict=True,
     ):
         np.testing.assert_array_equal(ours.queries, theirs.queries)
@@ -160,7 +160,7 @@ def test_first_only_may_train_on_a_drawn_query(root):
 
 def test_scores_of_solutions_reach_the_objective(root, tmp_path, capsys):
     """Scores that leave one query of each Z make MML the likelihood of that query."""
-    split = TableSplit(root / "built", "train")
+    split = QuerySplit(root / "built", "train")
     last = {q.id: np.where(np.arange(len(q.queries)) < len(q.queries) - 1, -np.inf, 0.0)
             for q in split.questions}  # fmt: skip
     file = tmp_path / "scores.npz"
@@ -246,6 +246,14 @@ def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
     table.write_text(f"{header}\n{','.join('7' * 200)}\n")
     call("predict", "--run-dir", root / "run", "--table", table, "--question", "How many yards?")
     assert "only the first" in capsys.readouterr().out
+
+
+def test_the_annotated_queries_make_the_upper_bound(root, tmp_path):
+    files = ("--folder", root / "official", "--out", tmp_path / "gold")
+    call("prepare", "--supervised", *files, "--splits", "train")
+    split = QuerySplit(tmp_path / "gold", "train")
+    assert len(split.questions) == 3 * NUM_TABLES
+    assert all(len(question.queries) == 1 for question in split.questions)
 
 
 def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):

@@ -24,11 +24,11 @@ from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
-from hardem_jax.queries.records import RECORDS, QuerySolver, query_record, to_query_question
+from hardem_jax.queries.records import RECORDS, QuerySolver, to_query_question
 from hardem_jax.queries.solutions.enumeration import Table
 from hardem_jax.spans.builds import NarrativeQA, NQOpen
 from hardem_jax.tables.examples import TableQuestion
-from hardem_jax.tables.records import table_of
+from hardem_jax.tables.records import question_record, table_of
 from tests.damages import DAMAGES
 from tests.data.builders import inputs
 
@@ -274,7 +274,7 @@ def test_what_z_cannot_hold_is_kept_and_marked(tmp_path):
 def test_records_have_the_same_bytes_in_every_order_of_their_fields():
     table = Table("1", ("a",), ("real",), ((1.5,),))
     [record] = QuerySolver().records([TableQuestion("q", "Is it 1.5?", table, (1.5,))])
-    again = query_record(to_query_question(record), table)
+    again = question_record(RECORDS, to_query_question(record), table)
     assert serialize(RECORDS, dict(reversed(again.items()))) == serialize(RECORDS, record)
 
 

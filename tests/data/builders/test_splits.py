@@ -26,7 +26,7 @@ from hardem_jax.queries.builds import TableQuestions, WikiSQL
 from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table
 from hardem_jax.queries.solve import FEWER_CONDITIONS, NO_QUERY, query_question
-from hardem_jax.queries.splits import TableSplit
+from hardem_jax.queries.splits import QuerySplit
 from hardem_jax.tables.examples import TableQuestion
 from tests.tiny import drop_answer, write_table_questions, write_wikisql
 
@@ -167,7 +167,7 @@ def test_a_run_is_not_tied_to_the_place_of_its_files(tmp_path):
 
 def test_another_kind_and_another_split_are_refused(numeric, tmp_path):
     with pytest.raises(InputError, match="expected a build of queries, found one of equations"):
-        TableSplit(numeric, "dev")
+        QuerySplit(numeric, "dev")
     with pytest.raises(InputError, match="expected a split out of dev, train, found 'test'"):
         NumericSplit(numeric, "test")
     with pytest.raises(InputError, match=r"expected one complete build \(run `prepare` first\)"):
@@ -205,7 +205,7 @@ def tables(folder, questions, *, rules=None, name="dev", **more):
     write_table_questions(folder / "files" / f"{name}.jsonl", questions)
     data_set = TableQuestions(rules=rules or SqlRules(aggregates_on_text=True))
     more |= {"splits": [name]}
-    return TableSplit(build(data_set, folder / "files", folder / "built", **more), name)
+    return QuerySplit(build(data_set, folder / "files", folder / "built", **more), name)
 
 
 def test_questions_on_tables_are_read_as_they_were_found(tmp_path):
@@ -240,7 +240,7 @@ def test_a_drawn_solution_comes_first_and_the_others_keep_their_order(tmp_path, 
         assert len(firsts) >= min(2, len(original))
     assert moved
     files = tables(tmp_path, QUESTIONS)
-    again = [TableSplit(files.folder, "dev", drawn=3).questions[0].queries for _ in range(2)]
+    again = [QuerySplit(files.folder, "dev", drawn=3).questions[0].queries for _ in range(2)]
     np.testing.assert_array_equal(*again)
     assert sorted(again[0].tolist()) == sorted(files.questions[0].queries.tolist())
 
@@ -327,7 +327,7 @@ def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
     records = [{"question": q, "table": "mine.csv", "answer": a.split("|")} for q, a in rows]
     records = [json.dumps({"id": f"train-{n}", **record}) for n, record in enumerate(records)]
     (tmp_path / "train.jsonl").write_text("\n".join(records))
-    read = TableSplit if kind is TableQuestions else ProgramSplit
+    read = QuerySplit if kind is TableQuestions else ProgramSplit
 
     def make(layout):
         return read(build(kind(layout=layout), tmp_path, tmp_path / "b"), "train")
@@ -372,9 +372,9 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
     lines = [json.loads(line) for line in (official / "train.jsonl").read_text().splitlines()]
     lines[3]["sql"]["conds"] = [[1, 0, "nowhere"]]  # no row, and no span of the question
     (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    weak = TableSplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
+    weak = QuerySplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
     folder = build(WikiSQL(supervised=True), official, tmp_path / "gold")
-    split = TableSplit(folder, "train")
+    split = QuerySplit(folder, "train")
     assert [q.id for q in split.questions] == [f"train-{i}" for i in (0, 1, 2, 4, 5)]
     assert all(len(q.queries) == q.num_queries == 1 for q in split.questions)
     assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]
@@ -388,7 +388,7 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
 def test_real_questions_are_built_without_their_queries(tmp_path, shared_dir):
     folder = shared_dir / "data" / "wikisql"
     data_set = WikiSQL(SqlRules(cap=8))
-    split = TableSplit(build(data_set, folder, tmp_path, splits=["dev"]), "dev")
+    split = QuerySplit(build(data_set, folder, tmp_path, splits=["dev"]), "dev")
     examples = {e.id: e for e in read_wikisql(folder, "dev", skips=ExclusionCounts())}
     assert [question.id for question in split.questions] == list(examples)
     assert all(split.tables[q.table_id] == examples[q.id].table for q in split.questions)
