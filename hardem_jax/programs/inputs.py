@@ -49,8 +49,7 @@ class ProgramInput:
 
     Attributes:
         layout: question and columns.
-        num_columns: of the whole table, the row number not counted.
-        num_rows: of the table.
+        num_columns, num_rows: of the whole table, the row number not counted.
         question: with its fields, links and all of Z.
         header_share: ``[C]`` float32, share of each column's tokens that the question has.
         links: ``[M]`` bool, links whose words and column are read.
@@ -74,14 +73,7 @@ class ProgramInput:
 
 
 class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
-    """Questions as inputs of a parser of programs, by index, see `TableInputs`.
-
-    The row number is always read.
-
-    Args:
-        rules: Z_tot.
-        others: see `TableInputs`.
-    """
+    """Questions as inputs of a parser of programs, by index; the row number is always read."""
 
     def __init__(
         self,
@@ -143,14 +135,12 @@ class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
 
 
 def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarray) -> np.ndarray:
-    """What is known of the fields of a question.
+    """``[F, 5]`` float32: what is known of the fields of a question, F as in ``question.fields``.
 
-    Returns:
-        ``[F, 5]`` float32, F as in ``question.fields``: the share of the rows that have a value;
-        the number of distinct values, by that of these rows; the share of the column's tokens that
-        are in the question; words of the longest value (up to 5) that equals one of the field's,
-        by 5; whether the field is the column's only one. Each is in [0, 1], but for the second of
-        a field of "item": it is above 1 if rows have several values.
+    The share of the rows that have a value; the number of distinct values, by that of these rows;
+    the share of the column's tokens that are in the question; words of the longest value (up to 5)
+    that equals one of the field's, by 5; whether the field is the column's only one. Each is in
+    [0, 1], but for the second of a field of "item": it is above 1 if rows have several values.
     """
     code, rows, distinct = question.fields.T
     column = code // len(PARTS)
@@ -165,12 +155,10 @@ def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarr
 
 
 def link_facts(question: ProgramQuestion, num_rows: int) -> np.ndarray:
-    """What is known of the links of a question, each in [0, 1].
+    """``[M, 4]`` float32 in [0, 1]: what is known of the links of a question.
 
-    Returns:
-        ``[M, 4]`` float32: the share of the rows that satisfy the link; whether it is one row;
-        words of the value (up to 5), by 5; whether no other link of its field and operator has a
-        value that contains this one.
+    The share of the rows that satisfy the link; whether it is one row; words of the value (up to
+    5), by 5; whether no other link of its field and operator has a value that contains this one.
     """
     field, operator, first, last = question.links.astype(np.int64).T
     same = (field[:, None] == field) & (operator[:, None] == operator)
@@ -195,16 +183,10 @@ def pad_program_inputs(
     num_solutions: int,
     pad_id: int,
 ) -> Arrays:
-    """A batch of the given inputs; None is a row of padding.
+    """A batch of R inputs, see above; None is a row of padding.
 
-    Args:
-        inputs: R of them.
-        num_tokens: T, at least the longest input.
-        num_words: W, at least the longest question, in words.
-        num_columns: C, at least the widest table, with the row number.
-        num_links: M, at least as many as any of the questions has.
-        num_solutions: Z; of more programs, a row holds those that are `fitting`.
-        pad_id: of the tokenizer.
+    Each size is at least what the largest input needs, except ``num_solutions``: of more programs,
+    a row holds those that are `fitting`.
     """
     rows, num_fields = len(inputs), num_columns * len(PARTS)
     batch: Arrays = {

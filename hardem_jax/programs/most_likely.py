@@ -13,14 +13,7 @@ from hardem_jax.programs.distribution import SLOTS
 
 @dataclasses.dataclass(frozen=True)
 class ProgramScores:
-    """The tables of a `ProgramDistribution` for one question, as NumPy arrays.
-
-    Attributes:
-        shape: ``[S]``.
-        select, modify: ``[K, F]``.
-        link1, link2: ``[K, M]``.
-        kinds: see `ProgramDistribution`.
-    """
+    """The tables of a `ProgramDistribution` for one question, as NumPy arrays."""
 
     shape: np.ndarray
     select: np.ndarray
@@ -34,13 +27,6 @@ class ProgramScores:
 
         The most likely one comes first; ties go to the earlier shape. A combination costs a few
         operations on a heap, so one can look for the first that meets a condition.
-
-        Example:
-            >>> one, two = np.log([[0.75, 0.25]]), np.log([[0.5, 0.25, 0.25]])
-            >>> scores = ProgramScores(np.log([0.5, 0.5]), one, one, two, two,
-            ...     ((0, -1, -1, -1), (0, -1, 0, -1)))
-            >>> [(row, round(float(np.exp(p)), 3)) for row, p in scores.best_first()][:3]
-            [((0, 0, -1, -1, -1), 0.375), ((1, 0, -1, 0, -1), 0.188), ((0, 1, -1, -1, -1), 0.125)]
         """
         ordered: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
         for place, name in enumerate(SLOTS):

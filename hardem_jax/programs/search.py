@@ -70,15 +70,10 @@ def search_training(
 
 
 def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) -> Support:
-    """The pairs of fields and links that Z_tot allows, as `may_pair` does.
+    """The pairs of ``num_fields`` fields and of links that Z_tot allows, as `may_pair` does.
 
     It leaves out what needs an execution: under rules without redundancy some of these programs are
     not in Z_tot, since a simpler one says the same.
-
-    Args:
-        batch: has ``links`` and ``links_where``, see `hardem_jax.programs.inputs`.
-        num_fields: F.
-        rules: Z_tot.
     """
     field, operator, first, last = (batch["links"][..., i] for i in range(4))
     apart = _pairs(jnp.maximum, first) > _pairs(jnp.minimum, last)

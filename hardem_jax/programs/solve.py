@@ -22,23 +22,11 @@ NO_PROGRAM = "no program gives the answer"
 
 
 def program_question(question: TableQuestion, rules: ProgramRules) -> ProgramQuestion:
-    """Find the links of a question and its Z, which is empty if it has no answer.
-
-    Args:
-        question: with its table and an answer in words.
-        rules: Z_tot.
+    """The question with its fields, links and Z, which is empty if it has no answer.
 
     Raises:
         InputError: the question has too many words or links.
         TypeError: the answer is not a list of texts.
-
-    Example:
-        >>> from hardem_jax.tables.table import Table
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
-        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",), "denotation")
-        >>> found = program_question(asked, ProgramRules(max_links=0))
-        >>> found.fields.tolist(), found.num_programs
-        ([[0, 2, 2], [17, 2, 2], [30, 2, 2]], 2)
     """
     asked, table = unsolved(question), program_table(question.table)
     if question.answer:

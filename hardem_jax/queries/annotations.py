@@ -15,19 +15,10 @@ NOT_A_SPAN = "value of the annotated query is no span of the question"
 
 
 def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.ndarray | str:
-    """The annotated query as a row of Z, or why Z cannot hold it.
+    """The annotated query as a row of Z, ``[15]`` int16, or the reason why Z cannot hold it.
 
     Its values are the first spans of the question with the same text in either case. Conditions
     are sorted as in every Z.
-
-    Args:
-        question: gives text and words.
-        query: annotated, with columns and operators that exist.
-        rules: Z_tot.
-
-    Returns:
-        ``[15]`` int16, or a reason: conditions that the rules exclude (more than
-        ``max_conditions``, or several on one column), or a value that is not a span.
     """
     columns = [condition.column for condition in query.conditions]
     shared = len(set(columns)) < len(columns)
@@ -51,20 +42,6 @@ def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
 
     Conditions may be in any order, and values are compared as text in lower case, as in
     `hardem_jax.queries.metrics.logical_form_match`. For measuring, never for training.
-
-    Args:
-        question: with its Z.
-        query: annotated.
-
-    Example:
-        >>> from hardem_jax.tables.examples import TableQuestion
-        >>> from hardem_jax.queries.solve import query_question
-        >>> from hardem_jax.queries.solutions.enumeration import Condition, Table
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
-        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
-        >>> found = query_question(asked, SqlRules())
-        >>> gold_in_solutions(found, Query(0, 0, (Condition(1, 0, 7),)))
-        0
     """
     count = len(query.conditions)
     if 3 + 4 * count > ROW_WIDTH:

@@ -1,4 +1,4 @@
-"""Exact search for the most likely queries of `QueryDistribution`.
+"""The most likely queries of `QueryDistribution`, exactly, on the device.
 
 A query's log-probability is a sum over its head (selected column, aggregator) and its conditions,
 one column at a time, so the k best queries consist of parts that are each among the k best.

@@ -29,7 +29,7 @@ def execution_guided(
     *,
     beam_size: int = 4,
 ) -> np.ndarray:
-    """The query that SQLova's execution-guided decoding finds.
+    """The query that SQLova's execution-guided decoding finds, ``[ROW_WIDTH]`` int16.
 
     1. Of the ``beam_size`` best heads on the ``beam_size`` most likely columns, the first that the
        rules allow (`SqlRules.aggregates_on_text`); if none is, the last.
@@ -39,32 +39,6 @@ def execution_guided(
 
     Two things differ from the original. It keeps a condition that no row meets if the aggregator is
     COUNT, since 0 is a result; here it is passed over. And a column has at most one condition.
-
-    Args:
-        table: the table of the question.
-        question: its spans are the values.
-        words: ``[W, 2]`` from `split_words`.
-        scores: of the question.
-        rules: the aggregators that are allowed, and the number of conditions.
-        beam_size: 4 in SQLova.
-
-    Returns:
-        ``[ROW_WIDTH]`` int16, see `Query.from_row`.
-
-    Example:
-        >>> from hardem_jax.queries.solutions.types import Query
-        >>> from hardem_jax.tables.table import split_words
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
-        >>> question = "Who has 7?"
-        >>> words = split_words(question)
-        >>> shapes = [(2,), (2, 6), (4,), (2, 2), (2, 3), (2, 3, 4), (2, 3, 4)]
-        >>> scores = QueryScores(*(np.full(shape, -np.log(shape[-1])) for shape in shapes))
-        >>> scores.aggregator[0, 1] = 0  # MAX of a text
-        >>> scores.column[1, 1] = scores.operator[1, 0] = scores.number[1] = 0
-        >>> scores.first[1, 0, 2] = scores.last[1, 0, 3] = 0  # "7?", of which the engine reads 7
-        >>> row = execution_guided(table, question, words, scores, SqlRules())
-        >>> Query.from_row(row, question, words).text(table.header)
-        "SELECT player WHERE no. = '7?'"
     """
     typed = typed_table(table)
     head = _head(typed, scores, rules, beam_size)

@@ -41,11 +41,7 @@ _MULTIPLE = 8
 
 
 class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
-    """Questions as inputs of SQLova, by index, see `TableInputs`.
-
-    Attributes:
-        weighted: whether the queries have scores from outside.
-    """
+    """Questions as inputs of SQLova, by index; ``weighted`` if queries have scores from outside."""
 
     def __init__(
         self,
@@ -124,18 +120,10 @@ def pad_query_inputs(
     pad_id: int,
     weighted: bool = False,
 ) -> Arrays:
-    """A batch of the given inputs; None is a row of padding.
+    """A batch of R inputs, see above; None is a row of padding.
 
-    Args:
-        inputs: R of them.
-        num_tokens: T, at least the longest input.
-        num_question_tokens: Q, at least the longest question, in tokens.
-        num_words: W, at least the longest question, in words.
-        num_columns: C, at least the widest table.
-        num_header_tokens: H, at least the longest column, in tokens.
-        num_solutions: Z; of more queries, a row holds those that are `fitting`.
-        pad_id: of the tokenizer.
-        weighted: whether the batch has ``log_weights``.
+    Each size is at least what the largest input needs, except ``num_solutions``: of more queries, a
+    row holds those that are `fitting`. ``weighted`` batches have ``log_weights``.
 
     Example:
         >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]),
@@ -197,20 +185,11 @@ def _fill(row: Arrays, item: QueryInput) -> None:
 def remaining_queries(
     queries: np.ndarray, word_first: np.ndarray, num_words: int, num_columns: int
 ) -> np.ndarray:
-    """Which queries use only what is in the input.
-
-    Args:
-        queries: ``[Z, 15]`` int, see `hardem_jax.queries.solutions.Query.from_row`.
-        word_first: from `pieces_of_words`.
-        num_words: of the whole question.
-        num_columns: in the input.
-
-    Returns:
-        ``[Z]`` bool.
+    """``[Z]`` bool: which queries use only words and columns that are in the input.
 
     Example:
         >>> queries = np.array([[0, 3, 0] + [-1] * 12, [0, 3, 1, 1, 0, 2, 2] + [-1] * 8])
-        >>> remaining_queries(queries, np.array([0, 1]), 3, 2)
+        >>> remaining_queries(queries, np.array([0, 1]), num_words=3, num_columns=2)
         array([ True, False])
     """
     columns, first, last = (queries[:, field::4] for field in (3, 5, 6))

@@ -1,10 +1,9 @@
 """The most likely queries and results of Z_tot, exactly, from the tables of one question.
 
-A query's log-probability is a sum: its head (selected column and aggregator), its number of
-conditions, and each condition. Conditions that hold for the same rows are interchangeable except
-for their scores, so one pass over the distinct sets of rows finds the best sets of conditions, as
-it counts them in `hardem_jax.queries.solutions.combine`. What is found is what training could have
-shown: every query obeys `SqlRules`, and at least one row meets its conditions.
+Conditions that hold for the same rows are interchangeable except for their scores, so one pass over
+the distinct sets of rows finds the best sets of conditions, as it counts them in
+`hardem_jax.queries.solutions.combine`. Every query obeys `SqlRules`, and at least one row meets its
+conditions: it is what training could have shown.
 """
 
 from __future__ import annotations
@@ -37,12 +36,9 @@ class QueryScores:
     The model may have read only the first columns and words; what it has not read is impossible.
 
     Attributes:
-        select: ``[C]`` log P(column is selected).
-        aggregator: ``[C, 6]`` log P(aggregator | selected column).
-        number: ``[K + 1]`` log P(number of conditions).
-        column: ``[C, 2]`` log P(column has no condition) and log P(it has one).
-        operator: ``[C, 3]`` log P(operator | column).
-        first, last: ``[C, 3, W]`` log P(first or last word | column, operator).
+        select, aggregator, number, column, operator: ``[C]``, ``[C, 6]``, ``[K + 1]``, ``[C, 2]``,
+            ``[C, 3]``.
+        first, last: ``[C, 3, W]``.
     """
 
     select: np.ndarray
@@ -68,14 +64,7 @@ class QueryScores:
         return float(head) + self.no_conditions + float(conditions)
 
     def conditions(self, fields: np.ndarray) -> np.ndarray:
-        """What conditions add to the log-probability of a query.
-
-        Args:
-            fields: ``[M, 4]`` int: column, operator, first and last word.
-
-        Returns:
-            ``[M]`` float64; -inf for a condition on what was not read.
-        """
+        """``[M, 4]`` int -> ``[M]`` float64: what conditions add to the log-probability."""
         column, operator, first, last = fields.T
         read = (column < len(self.select)) & (last < self.first.shape[-1])
         column, operator, first, last = (
@@ -92,13 +81,7 @@ class QueryScores:
 
 
 class ScoredResult(NamedTuple):
-    """A result with its probability and the most likely query that leads to it.
-
-    Attributes:
-        result: the list of cells that the engine returns.
-        log_prob: log of the sum of the probabilities of the queries seen to lead to it.
-        query: ``[ROW_WIDTH]`` int16, the most likely of them.
-    """
+    """A result, log P of the queries seen to lead to it, and the most likely of them."""
 
     result: list[Cell]
     log_prob: float
@@ -106,11 +89,8 @@ class ScoredResult(NamedTuple):
 
 
 class _Sets(NamedTuple):
-    """All sets of conditions with the same rows.
-
-    Attributes:
-        log_sum: log of the sum of their probabilities.
-        best: scores and conditions of the most likely ones, best first.
+    """All sets of conditions with the same rows: log of the sum of their probabilities, and the
+    scores and conditions of the most likely ones, best first.
     """
 
     log_sum: float
@@ -120,37 +100,11 @@ class _Sets(NamedTuple):
 class QuerySpace:
     """Z_tot of one question, to be searched.
 
-    Args:
-        table: the table of the question.
-        question: its spans are the values of conditions.
-        words: ``[W, 2]`` from `split_words`.
-        rules: what belongs to Z_tot.
-
     Attributes:
         conditions: ``[M, 4]`` int16, every condition of Z_tot: column, operator, first and last
             word.
-        max_conditions: maximum number of conditions; below that of the rules if there are too many
-            combinations (`SqlRules.max_combinations`).
-
-    Example:
-        >>> from hardem_jax.queries.solutions.types import Query
-        >>> from hardem_jax.tables.table import split_words
-        >>> rows = (("ann", 7.0), ("bo", 9.0), ("cy", 9.0))
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), rows)
-        >>> question = "Who has 7?"
-        >>> words = split_words(question)
-        >>> space = QuerySpace(table, question, words, SqlRules())
-        >>> shapes = [(2,), (2, 6), (4,), (2, 2), (2, 3), (2, 3, 4), (2, 3, 4)]
-        >>> scores = QueryScores(*(np.full(shape, -np.log(shape[-1])) for shape in shapes))
-        >>> scores.aggregator[0, 0] = 0  # nothing, if the first column is selected
-        >>> for row, log_prob in zip(*space.top(scores, 2), strict=True):
-        ...     query = Query.from_row(row, question, words).text(table.header)
-        ...     print(f"{np.exp(log_prob):.4f} {query}")
-        0.0313 SELECT player
-        0.0052 SELECT COUNT(player)
-        >>> results, rest = space.results(scores)
-        >>> results[0].result, f"{np.exp(results[0].log_prob):.4f}", rest < 0.001
-        (['ann', 'bo', 'cy'], '0.0313', True)
+        max_conditions: below that of the rules if there are too many combinations
+            (`SqlRules.max_combinations`).
     """
 
     def __init__(self, table: Table, question: str, words: np.ndarray, rules: SqlRules):
@@ -162,11 +116,9 @@ class QuerySpace:
         self.max_conditions = self._combinations.max_conditions
 
     def top(self, scores: QueryScores, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ``k`` most likely queries of Z_tot, best first.
+        """The ``k`` most likely queries of Z_tot, best first, and their log-probabilities.
 
-        Returns:
-            ``[k', ROW_WIDTH]`` int16 queries and their ``[k']`` float64 log-probabilities; fewer
-            than ``k`` if there are fewer in Z_tot about what the model has read.
+        Fewer than ``k`` if there are fewer in Z_tot about what the model has read.
         """
         groups = self._groups(scores, k)
         found = []
@@ -186,12 +138,7 @@ class QuerySpace:
         """Results by probability, that of all queries of Z_tot that lead to them (marginalised).
 
         Executes heads over sets of rows, most likely first, until no result can overtake the best
-        and the probabilities are known.
-
-        Args:
-            scores: of the question.
-            tolerance: share of the probability of Z_tot that may remain unseen.
-            max_executions: gives up after this number.
+        and all but ``tolerance`` of the probability of Z_tot was seen.
 
         Returns:
             The results seen, best first, and the probability that was not seen, as a share of that

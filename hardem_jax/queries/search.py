@@ -41,15 +41,10 @@ class QueryExecutor(search.Executor):
     NUM_FEATURES = len(QUERY_FEATURES)
 
     def support(self, items: Any, num_columns: int) -> np.ndarray:
-        """What Z_tot allows, which depends on question and table and not on the answer.
+        """What Z_tot allows, which depends on question and table, not on the answer; see `Support`.
 
-        Args:
-            items: ``[B]`` int, indices of questions; -1 is none.
-            num_columns: C.
-
-        Returns:
-            ``[B, 4 MAX_LINKS + 6 C]`` int32: conditions, the first of those if there are more, then
-            which heads are allowed. See `Support`.
+        ``[B, 4 MAX_LINKS + 6 C]`` int32: conditions, the first of those if there are more, then
+        which heads are allowed. An item of -1 is padding.
         """
         items = np.asarray(items)
         links = np.full((len(items), MAX_LINKS, 4), -1, np.int32)

@@ -189,7 +189,6 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
 
 
 def query_texts(question: QueryQuestion, rows: np.ndarray, table: Table) -> list[str]:
-    """Queries of a question as people read them; ``rows`` are ``[Z, 15]``."""
     read = (Query.from_row(row, question.question, question.words) for row in rows)
     return [query.text(table.header) for query in read]
 

@@ -23,23 +23,10 @@ FEWER_CONDITIONS = "too many combinations, queries with most conditions not trie
 
 
 def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
-    """Find Z of a question.
-
-    Args:
-        question: with its table and answer.
-        rules: Z_tot.
+    """The question with its Z.
 
     Raises:
         InputError: question, table or answer are beyond what Z can hold.
-
-    Example:
-        >>> from hardem_jax.queries.solutions.enumeration import Query, Table
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
-        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
-        >>> found = query_question(asked, SqlRules(max_conditions=1))
-        >>> for row in found.queries:
-        ...     print(Query.from_row(row, found.question, found.words).text(table.header))
-        SELECT player WHERE no. = '7'
     """
     asked = unsolved(question)
     for cell in question.answer:
@@ -83,13 +70,6 @@ def answer_match(
 
     Raises:
         TypeError: an answer matched by denotation is not a list of texts.
-
-    Example:
-        >>> from hardem_jax.tables.table import Table
-        >>> table = Table("1-1", ("no.",), ("real",), ((7.0,), (9.0,)))
-        >>> matches = answer_match(TableQuestion("q", "Which?", table, ("7",), "cells"))
-        >>> matches([7.0]), matches([9.0])
-        (True, False)
     """
     if question.match == "cells":
         return same_cells(question.answer)
@@ -104,8 +84,6 @@ def missing_cell(match: str, answer: Sequence[Cell], rows: Iterable[Iterable[Cel
     Example:
         >>> missing_cell("cells", ["bo"], [["Ann", 7]]), missing_cell("cells", ["7"], [["Ann", 7]])
         ("no cell is the text 'bo'", '')
-        >>> missing_cell("execution", ["7"], [["Ann", 7]])
-        "no cell is the text '7'"
     """
     if match == "denotation":  # has many ways to match
         return ""

@@ -73,13 +73,11 @@ class TableModel(EncoderModel):
 
 @dataclasses.dataclass(frozen=True)
 class TableTask(Task[D, R, A]):
-    """Answers are what solutions of Z_tot execute to.
+    """Answers are what solutions of Z_tot (``rules``) execute to.
 
     Attributes:
-        INFERENCE: the type of ``inference``.
-        RULES: the type of ``rules``.
+        INFERENCE, RULES: the types of ``inference`` and ``rules``.
         SIZE_BOUNDS: groups of |Z|, see `hardem_jax.task.scoring.size_group`.
-        rules: Z_tot that answers are looked for in.
     """
 
     INFERENCE: ClassVar[type[Any]]

@@ -33,7 +33,7 @@ _ESCAPE = re.compile(r'\\["\\]')
 def make_table(
     id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = False
 ) -> Table:
-    """Builds a table from text cells, detecting columns of numbers.
+    """A table from text cells, with columns of numbers detected.
 
     White space is collapsed, and short rows (including the header) are padded with empty cells. A
     column is real if all its cells are numbers or NULL and at least one is a number:
@@ -46,13 +46,7 @@ def make_table(
 
     Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
     compares their texts, and a number could no longer answer which rank, share or price it was. An
-    empty cell of a text column is "", not NULL.
-
-    Args:
-        id: table id.
-        header: column names, which may be empty or repeated.
-        rows: texts of the cells.
-        lower: whether to convert cells to lower case, as the official engine compares them.
+    empty cell of a text column is "", not NULL. ``lower`` converts cells to lower case.
 
     Example:
         >>> rows = [["Oslo", "1,200 km", "1st"], ["Bergen", "—"]]
@@ -76,43 +70,28 @@ def make_table(
 def read_csv_table(
     path: PathLike, *, delimiter: str | None = None, lower: bool = False, id: str | None = None
 ) -> Table:
-    """Reads a table from a CSV file whose first line names the columns.
+    """A table from a CSV file, UTF-8 or `.gz`, whose first line names the columns.
 
     Fields may be quoted with double quotes, which are doubled inside or stand behind a backslash.
     Backslashes escape if each stands before a quotation mark or another backslash, or if the quotes
     are broken otherwise. Where they are broken between tabs, quotation marks are text.
     Empty lines are skipped and short rows padded; columns of numbers are detected as by
-    `make_table`. In front of the names, a line such as ``sep=;``, as Excel reads it, may name the
-    delimiter.
-
-    Args:
-        path: UTF-8 text, optionally compressed as `.gz`.
-        delimiter: None uses the one that the file names, or else the one of ``, ; tab |`` that
-            splits the largest share of the rows into the same number of fields.
-        lower: see `make_table`.
-        id: table id; None for the path.
+    `make_table`. Without ``delimiter`` it is the one that a first line such as ``sep=;`` names, as
+    Excel reads it, or else the one of ``, ; tab |`` that splits the largest share of the rows into
+    the same number of fields. The id is the path unless given.
 
     Raises:
         InputError: no such file, not UTF-8, broken quotes or a row with more cells than names
             (names the line), or an empty file.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = pathlib.Path(folder, "cars.csv")
-        ...     _ = file.write_text('Model;HP\\n"Beetle; late";50\\nGolf;75\\n')
-        ...     table = read_csv_table(file, id="cars")
-        >>> table.header, table.rows
-        (('Model', 'HP'), (('Beetle; late', 50.0), ('Golf', 75.0)))
     """
     header, *rows = (row for _, row in read_csv_rows(path, delimiter=delimiter))
     return make_table(str(path) if id is None else id, header, rows, lower=lower)
 
 
 def read_csv_rows(path: PathLike, *, delimiter: str | None = None) -> list[tuple[int, list[str]]]:
-    """The names of the columns and the rows of a CSV file, each with the number of its last line.
+    """Names and rows of a CSV file with the numbers of their last lines, see `read_csv_table`.
 
-    Args and errors are those of `read_csv_table`; no row has more cells than there are names.
+    No row has more cells than there are names.
     """
     text = read_text(path)
     if delimiter is not None and len(delimiter) != 1:
@@ -132,27 +111,14 @@ def read_csv_rows(path: PathLike, *, delimiter: str | None = None) -> list[tuple
 
 
 def file_inside(folder: Path, name: str, place: str) -> Path:
-    """A file of a folder, by its path there.
-
-    Raises:
-        InputError: there is no name, or it leads out of the folder.
-    """
+    """A file of a folder, by its path there, which must not lead out of the folder."""
     if not name.strip() or Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"{place}: expected a path inside the data set, found {name!r}")
     return folder / name
 
 
 def parse_csv(text: str, place: str, **dialect: Any) -> list[list[str]]:
-    """Returns the non-empty rows of a CSV text.
-
-    Args:
-        text: the CSV text.
-        place: file name, at the start of the message.
-        dialect: options of `csv.reader`, which is strict here.
-
-    Raises:
-        InputError: quotes are broken.
-    """
+    """The non-empty rows of a CSV text, strictly in a ``dialect`` of `csv.reader`."""
     return [row for _, row in _parse(text, place, **dialect)]
 
 

@@ -57,18 +57,6 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
         InputError: with the line: not JSON, a value of the wrong type, a table that does not come
             before its questions, is inconsistent, or has the id of an earlier one with other
             content; a column or a table file is missing, or `read_csv_table` refuses it.
-
-    Example:
-        >>> import json, tempfile
-        >>> from pathlib import Path
-        >>> table = {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"]]}
-        >>> asked = {"id": "q", "question": "Who?", "table_id": "1-1", "answer": ["ann"]}
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "train.jsonl")
-        ...     _ = file.write_text(json.dumps({"table": table}) + "\\n" + json.dumps(asked))
-        ...     [question] = read_table_questions(file, skips=ExclusionCounts())
-        >>> question.question, question.table.rows, question.answer, question.match
-        ('Who?', (('ann',),), ('ann',), 'cells')
     """
     tables: dict[str, Table] = {}
     seen: set[str] = set()
@@ -122,15 +110,8 @@ def read_table(
 ) -> Table:
     """The table of a JSON object with "id", "header", "types" and "rows".
 
-    Args:
-        record: the object.
-        place: file and line, with which messages begin.
-        lower: text cells in lower case.
-        skips: warned of a table whose rows have different lengths, which are filled up with NULL
-            and cut to the header's. None if that is an error.
-
-    Raises:
-        InputError: something is missing, of the wrong type, or does not fit the rest.
+    ``skips`` is warned of a table whose rows have different lengths, which are filled up with NULL
+    and cut to the header's; None if that is an error. ``lower`` converts cells to lower case.
     """
     id = get_id(record, "id", place)
     if id is None:

@@ -41,7 +41,6 @@ class QueryInput:
     """One input of SQLova or of the parser of programs, which reads no queries.
 
     Attributes:
-        id: of the question.
         token_ids: ``[T]`` int32.
         num_question_tokens: Q.
         word_first: ``[W]`` int32, first token of each word, counted among the question's; -1 for
@@ -85,20 +84,13 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
     Long columns are cut to ``max_header_tokens``. If the input is still too long, one token at a
     time is removed from the longest column (the last one if several are equally long), until every
     column has one token left; then the question is cut at its end, down to half of ``max_tokens``;
-    then the last columns are left out. Solutions that use what was left out are left out of Z.
-
-    Args:
-        questions: of a build.
-        tables: of the questions, by id.
-        tokenizer: of the encoder.
-        max_tokens: of an input. The paper has 180 (Min et al., 2019, section 5.3), SQLova 222.
-        max_header_tokens: of a column.
+    then the last columns are left out. Solutions that use what was left out are left out of Z. The
+    paper has 180 tokens (Min et al., 2019, section 5.3), SQLova 222.
 
     Attributes:
         sizes: ``[N, 2]`` int32, tokens and solutions of each.
-        cut_headers: number of questions on tables some of whose columns were shortened.
-        cut_questions: number of questions that were cut themselves.
-        cut_columns: number of questions on tables some of whose columns were left out.
+        cut_headers, cut_questions, cut_columns: number of questions with shortened columns, that
+            were cut themselves, and without some of the columns.
         lost: number of questions whose whole Z was left out.
 
     Raises:
@@ -147,11 +139,7 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
         encoding: Encoding,
         columns: Sequence[np.ndarray],
     ) -> tuple[np.ndarray, Sequence[int]]:
-        """Keeps the next input.
-
-        Returns:
-            ``[Z]`` bool, solutions that use only what is read; and the sizes for `_largest`.
-        """
+        """Keeps an input: which of Z, ``[Z]`` bool, use only what is read; sizes for `_largest`."""
 
     @abc.abstractmethod
     def pad(
@@ -205,13 +193,7 @@ def lay_out(
 ) -> QueryInput:
     """The input of a question, without its Z.
 
-    Args:
-        question: whose words are looked for.
-        encoding: of the whole question.
-        read: number of its tokens that are read.
-        columns: tokens of every column, whole.
-        lengths: ``[C]`` int, number of tokens that are read of each of the first C columns.
-        tokenizer: of the tokens.
+    ``read`` is how many of its tokens are read, ``lengths`` how many of each of the first columns.
     """
     template = tokenizer.template
     # The last columns may be left out.
@@ -238,20 +220,7 @@ def cut_lengths(
     *,
     template: PairTemplate,
 ) -> tuple[int, np.ndarray]:
-    """Number of tokens that are read of the question and of each column.
-
-    The longest columns are shortened first, then the question down to half of the input, then the
-    last columns are left out.
-
-    Args:
-        question: number of its tokens.
-        headers: ``[C]`` int, number of tokens of each column, at least 1.
-        max_tokens: of the input, at least `least_max_tokens`.
-        max_header_tokens: of a column.
-        template: special tokens of the input.
-
-    Returns:
-        The question's and, for the columns that are read, ``[C]`` int.
+    """Numbers of tokens that are read of the question and of each column, see `TableInputs`.
 
     Example:
         >>> bert = PairTemplate((2,), (3,), (3,))
@@ -274,21 +243,12 @@ def cut_lengths(
 
 
 def least_max_tokens(template: PairTemplate) -> int:
-    """The smallest ``max_tokens`` at which `cut_lengths` always leaves a column.
-
-    Example:
-        >>> least_max_tokens(PairTemplate((2,), (3,), (3,)))
-        8
-    """
+    """The smallest ``max_tokens`` at which `cut_lengths` always leaves a column."""
     return 2 * (template.num_special_tokens + 1)
 
 
 def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
     """Takes 1 from the largest (the last if tied) until the sum is ``room`` or all are 1.
-
-    Args:
-        lengths: ``[C]`` int, at least 1.
-        room: any number.
 
     Example:
         >>> shorten(np.array([2, 6, 5, 6]), 13)
@@ -306,19 +266,11 @@ def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
 def pieces_of_words(
     words: np.ndarray, offsets: np.ndarray, read: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """First and last token of each word, if all of its tokens are read.
+    """First and last token of each word, ``[W]`` int32 each, if all of them are read; else -1.
 
     A token may belong to several words: tokenizers do not cut at every sign, nor within what they
-    do not know.
-
-    Args:
-        words: ``[W, 2]`` int, characters of each word, ascending.
-        offsets: ``[Q, 2]`` int, characters of each token, ascending.
-        read: number of tokens that are read.
-
-    Returns:
-        Twice ``[W]`` int32; -1 for words without tokens (tokenizers drop control characters). Words
-        after the last one that is read are left out.
+    do not know. Some words have no token (tokenizers drop control characters). Words after the last
+    one that is read are left out. Words and tokens are given as characters, ascending.
 
     Example:
         >>> words, offsets = [[0, 4], [4, 5], [6, 7], [8, 9]], [[0, 2], [2, 4], [6, 7], [8, 9]]

@@ -42,26 +42,13 @@ _PATTERNS = [re.compile(rf"(?<!\w)(?:{words})(?!\w)") for words in CUES.values()
 
 
 def cues_of(questions: Iterable[str]) -> np.ndarray:
-    """Which of `CUES` each question has, ``[N, K]`` bool.
-
-    Example:
-        >>> [found] = cues_of(["How many teams scored more than 9 ?"])
-        >>> [name for name, there in zip(CUES, found) if there]
-        ['how many', 'difference', 'more']
-    """
+    """Which of `CUES` each question has, ``[N, K]`` bool."""
     rows = [[bool(p.search(text.lower())) for p in _PATTERNS] for text in questions]
     return np.array(rows, bool).reshape(-1, len(CUES))
 
 
 def crossed(decisions: Array, cues: Array) -> Array:
-    """Each decision by itself, and together with each cue.
-
-    Args:
-        decisions: ``[B, N, D]``, of each solution.
-        cues: ``[B, K]`` bool.
-
-    Returns:
-        ``[B, N, D (1 + K)]`` float32.
+    """Decisions ``[B, N, D]`` by themselves and with each of the cues: ``[B, N, D (1 + K)]``.
 
     Example:
         >>> crossed(jnp.array([[[0, 1], [2, 0]]]), jnp.array([[True, False]])).tolist()

@@ -32,12 +32,8 @@ _QUESTIONS_IN_MEMORY = 2048
 class Executor(abc.ABC):
     """What is looked for in training on some questions, and which solutions have their answers.
 
+    Z is not read. Solutions outside of the rules' Z_tot have no reward, whatever their result.
     Calls of `rewards` may come from several threads, one for each device.
-
-    Args:
-        questions: their answers are what results are compared with; Z is not read.
-        tables: of the questions, by id.
-        rules: Z_tot; solutions outside of it have no reward, whatever their result.
 
     Attributes:
         ROW_WIDTH: integers of a solution.
@@ -65,12 +61,9 @@ class Executor(abc.ABC):
         """What a learned reward reads, ``[B, N, F]``; see `tables.reward_features`."""
 
     def rewards(self, items: Any, solutions: Any, where: Any) -> np.ndarray:
-        """The rewards of a batch, ``[B, N]`` float32: 1 for a solution of Z, else 0.
+        """``[B, N]`` float32: 1 for a solution of Z, else 0.
 
-        Args:
-            items: ``[B]`` int, indices of questions.
-            solutions: ``[B, N, W]`` int.
-            where: ``[B, N]`` bool, those to execute.
+        ``items`` ``[B]`` are questions; ``solutions`` ``[B, N, W]`` are executed ``where``.
         """
         # First converted as a whole: reading a device's array in parts is slow.
         items, solutions, where = map(np.asarray, (items, solutions, where))
@@ -86,11 +79,8 @@ class Executor(abc.ABC):
 class TableSpace:
     """The solutions of a batch with their rewards, see `hardem_jax.search.candidates.Space`.
 
-    Attributes:
-        distribution: P(z | x).
-        items: ``[B]`` int32, index of each row's question; -1 for padding.
-        executor: of the batch's data set.
-        limits: which solutions are looked for, as arguments of the distribution's methods.
+    ``items`` ``[B]`` is the question of each row, -1 for padding; ``limits`` say which solutions
+    are looked for, as arguments of the methods of ``distribution``, P(z | x).
     """
 
     distribution: Any
@@ -146,15 +136,10 @@ def make_search_loss(
     objective: SearchObjective,
     space: Callable[[Any, Mapping[str, Array]], Space],
 ) -> LossFn:
-    """The loss of a training batch under an objective that searches.
+    """The loss of a batch under an objective that searches what ``space`` makes of P(z | x).
 
     In addition to the model's inputs, a batch has ``item`` and ``row_where``, and ``memory`` if the
     objective has one; its ``solutions`` are not read.
-
-    Args:
-        graphdef: of a model whose call gives P(z | x), from `nnx.split`.
-        objective: looks for solutions.
-        space: what is searched, given P(z | x) and the batch.
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):

@@ -23,24 +23,15 @@ _MISSING = ("NaTType", "NAType")
 
 
 def to_table(source: Any) -> Table:
-    """Makes a table of what people have.
+    """A table of a dict from column name to values, a DataFrame, a CSV file's path, or a `Table`.
 
     A column of numbers stays as it is, with None for NaN. Any other column becomes texts, which are
     read as those of a CSV file are: "12,467" and "72 km" throughout make a column of numbers. As in
-    a file, a column with a whole number beyond 64 bits is text.
-
-    Args:
-        source: a dict from column name to values, a pandas DataFrame (with its index, if that has
-            a name), the path of a CSV file, or a `Table`.
+    a file, a column with a whole number beyond 64 bits is text. An index with a name is a column.
 
     Raises:
         InputError: columns of different lengths, no column at all, or a file that cannot be read.
         TypeError: something else.
-
-    Example:
-        >>> table = to_table({"City": ["Oslo", "Bergen"], "Length": ["1,200 km", None]})
-        >>> table.types, table.rows
-        (('text', 'real'), (('Oslo', 1200.0), ('Bergen', None)))
     """
     if isinstance(source, Table):
         table = source
@@ -89,13 +80,9 @@ def _from_columns(columns: Iterable[tuple[str, Any]]) -> Table:
 
 
 def to_cell(value: Any, where: str) -> Cell:
-    """A number, a text, or None: what stands in a cell for a value of Python, NumPy or pandas.
+    """What stands in a cell for a value of Python, NumPy or pandas: a number, a text, or None.
 
     Dates, times, True, False and whole numbers beyond 64 bits become texts; NaN, NaT and NA None.
-
-    Args:
-        value: the value.
-        where: the start of the error message.
 
     Raises:
         TypeError: the value is something else, such as a duration.
@@ -134,7 +121,6 @@ def cell_text(cell: Cell) -> str:
 
 
 def grid(table: Table) -> Grid:
-    """The table as it is drawn."""
     return Grid(
         header=table.header,
         names=column_names(table.header),

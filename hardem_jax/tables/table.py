@@ -74,19 +74,12 @@ class Table:
 
 
 def plain_cell(cell: Any, where: str) -> Cell:
-    """Converts a cell to a plain Python value.
+    """A string, a number, True, False or None as a plain value; ``where`` begins the message.
 
-    Args:
-        cell: a string, a number, True, False or None; a whole `Decimal` becomes an integer, any
-            other a float.
-        where: the start of the error message.
+    A whole `Decimal` becomes an integer, any other a float.
 
     Raises:
         TypeError: the cell is something else.
-
-    Example:
-        >>> plain_cell(np.int64(7), "answer"), plain_cell(np.str_("Ann"), "answer")
-        (7, 'Ann')
     """
     if type(cell) in _CELL_TYPES:
         return cell
@@ -128,15 +121,12 @@ def column_names(header: Sequence[str]) -> list[str]:
 
 
 def split_words(question: str) -> np.ndarray:
-    """Returns the offsets of the words of a question.
+    """The offsets of the words of a question, ``[W, 2]`` int32, end exclusive.
 
     A word is a run of letters, digits and underscores, or one other non-blank character; a Chinese
     character is a word, too, for nothing marks where longer ones begin. Every word boundary is a
     boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
     whatever the vocabulary.
-
-    Returns:
-        [W, 2] int32 character offsets, end exclusive.
 
     Example:
         >>> split_words("over $1,000?").tolist()
@@ -175,22 +165,12 @@ class IdentityCache(Generic[T]):
 
 
 def mask_rows(mask: int) -> list[int]:
-    """The rows in a mask, ascending.
-
-    Example:
-        >>> mask_rows(0b1101)
-        [0, 2, 3]
-    """
+    """The rows in a mask, ascending."""
     return [row for row, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"]
 
 
 def masks_to_matrix(masks: Sequence[int], num_rows: int) -> np.ndarray:
-    """Masks as ``[M, R]`` float64, 1 for the rows in them.
-
-    Example:
-        >>> masks_to_matrix([0b001, 0b110], 3).tolist()
-        [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
-    """
+    """Masks as ``[M, R]`` float64, 1 for the rows in them."""
     size = (num_rows + 7) // 8
     data = b"".join([mask.to_bytes(size, "little") for mask in masks])
     octets = np.frombuffer(data, np.uint8).reshape(len(masks), size)

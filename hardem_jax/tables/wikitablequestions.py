@@ -61,18 +61,6 @@ def read_wikitablequestions(
     Raises:
         InputError: a file is missing or not in this layout, a table file is broken, or the tagged
             file lacks a question.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Path(folder, "data").mkdir()
-        ...     Path(folder, "csv").mkdir()
-        ...     _ = Path(folder, "csv", "1.csv").write_text('"Year","City"\\n"2004","Bonn"\\n')
-        ...     lines = "id utterance context targetValue\\nnt-0 when? csv/1.csv 2004\\n"
-        ...     _ = Path(folder, "data", "dev.tsv").write_text(lines.replace(" ", "\\t"))
-        ...     (question,) = read_wikitablequestions(folder, "dev", skips=ExclusionCounts())
-        >>> question.answer, question.table.types, question.table.rows, question.match
-        (('2004',), ('real', 'text'), ((2004.0, 'bonn'),), 'denotation')
     """
     file = Path(folder, "data", f"{split}.tsv")
     tagged_file = Path(folder, tagged_name(split)) if tagged else None
@@ -103,12 +91,7 @@ def read_wikitablequestions(
 
 
 def tagged_name(split: str) -> str:
-    """The tagged file that has the questions of a split, inside the data set.
-
-    Example:
-        >>> tagged_name("random-split-1-dev"), tagged_name("pristine-unseen-tables")
-        ('tagged/data/training.tagged', 'tagged/data/pristine-unseen-tables.tagged')
-    """
+    """The tagged file that has the questions of a split, inside the data set."""
     name = "training" if split.startswith("random-split-") else split
     return f"tagged/data/{name}.tagged"
 
@@ -130,12 +113,7 @@ def unescape(field: str) -> str:
 
 
 def unescape_list(field: str) -> tuple[str, ...]:
-    r"""The items of a field that holds a list.
-
-    Example:
-        >>> unescape_list(r"Siim Ennemuist|Andri\pAganits")
-        ('Siim Ennemuist', 'Andri|Aganits')
-    """
+    """The items of a field that holds a list."""
     return tuple(unescape(item) for item in field.split("|"))
 
 

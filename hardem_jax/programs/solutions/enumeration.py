@@ -82,19 +82,6 @@ def enumerate_programs(
 
     Raises:
         InputError: the question has too many words or links.
-
-    Example:
-        >>> from hardem_jax.tables.metrics import Denotation
-        >>> from hardem_jax.programs.solutions.types import Program
-        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
-        >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
-        >>> solutions = enumerate_programs(table, "Largest after Bergen?", Denotation(["Oslo"]))
-        >>> for row in solutions.programs:
-        ...     print(Program.from_row(row, solutions.links).text(table.header))
-        values(City) of first of (City != 'bergen')
-        values(City) of next of (City = 'bergen')
-        values(City) of lowest(Size.number) of (City != 'bergen')
-        values(City) of next higher(Size.number) of (City = 'bergen')
     """
     rules = rules or ProgramRules()
     check_text(question, "question")

@@ -17,29 +17,10 @@ Result = list[str | float]
 
 
 def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Result | None:
-    """The result of a program; None if it has none, see `types`.
-
-    Args:
-        table: the table of the question.
-        row: ``[ROW_WIDTH]`` integers, see `Program.from_row`.
-        links: the links of the question, from `find_links` on the same table.
+    """The result of a program, a row of ``ROW_WIDTH`` integers; None if it has none, see `types`.
 
     Raises:
         IndexError: there is no such shape or link.
-
-    Example:
-        >>> from hardem_jax.programs.solutions.links import find_links
-        >>> from hardem_jax.programs.solutions.rules import ProgramRules
-        >>> from hardem_jax.programs.solutions.types import Field, Shape
-        >>> from hardem_jax.tables.table import split_words
-        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
-        >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
-        >>> question = "Which is the largest?"
-        >>> words = split_words(question)
-        >>> links = find_links(program_table(table), question, words, ProgramRules())
-        >>> largest = SHAPES.index(Shape("values", "highest", "all"))
-        >>> execute(table, (largest, Field(0, 0).code, Field(1, 4).code, -1, -1), links)
-        ['Tromsø']
     """
     indexed = program_table(table)
     shape, f, g, a, b = _operands(indexed, row, links)
@@ -64,23 +45,7 @@ def rows_of_program(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The rows that a program starts from, and its final ones, each ascending.
 
-    Args:
-        table, row, links: see `execute`, of a program with a result.
-
-    Returns:
-        Twice the rows of either link for "versus", which has no modifier.
-
-    Example:
-        >>> from hardem_jax.programs.solutions.links import find_links
-        >>> from hardem_jax.programs.solutions.rules import ProgramRules
-        >>> from hardem_jax.tables.table import split_words
-        >>> table = Table("1", ("City",), ("text",), (("Bergen",), ("Oslo",), ("Tromsø",)))
-        >>> question = "Which is after Oslo?"
-        >>> words = split_words(question)
-        >>> links = find_links(program_table(table), question, words, ProgramRules())
-        >>> after = SHAPES.index(Shape("values", "next", "one"))
-        >>> rows_of_program(table, (after, 0, -1, 0, -1), links)
-        ((1,), (2,))
+    Twice the rows of either link for "versus", which has no modifier.
     """
     indexed = program_table(table)
     shape, _, g, a, b = _operands(indexed, row, links)
@@ -123,14 +88,7 @@ def connect(connective: str, a: int, b: int) -> int:
 
 
 def modify_rows(modifier: str, g: FieldValues | None, rows: int, targets: int) -> int:
-    """The final rows of a modifier.
-
-    Args:
-        modifier: its name.
-        g: the modifier field, if it has one.
-        rows: the set of rows it starts from.
-        targets: the set of rows where it may end, unless it is local.
-    """
+    """The final rows of a modifier, given those it starts from and those where a move may end."""
     if modifier in MOVES:
         return arrive(modifier, g, reach(modifier, g, rows) & targets)
     if not rows or modifier == "none":
@@ -167,12 +125,7 @@ def arrive(modifier: str, g: FieldValues | None, reached: int) -> int:
 
 
 def first_row(mask: int) -> int:
-    """The set of the first row of a set.
-
-    Example:
-        >>> first_row(0b0110), last_row(0b0110)
-        (2, 4)
-    """
+    """The set of the first row of a set."""
     return mask & -mask
 
 

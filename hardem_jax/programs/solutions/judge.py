@@ -50,15 +50,7 @@ Found = tuple[str, int, int]
 
 
 class Judge:
-    """Compares results over sets of rows with the answer.
-
-    Args:
-        table: the table.
-        fields: the fields that programs may use, by code.
-        target: the answer.
-        rules: which results there are.
-        truths: see `Links`.
-    """
+    """Compares results over sets of rows with the answer."""
 
     def __init__(
         self,

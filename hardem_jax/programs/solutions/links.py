@@ -86,33 +86,10 @@ class _Found(NamedTuple):
 
 
 def find_links(table: ProgramTable, question: str, words: np.ndarray, rules: ProgramRules) -> Links:
-    """Every link that the rules allow.
-
-    Args:
-        table: the table of the question.
-        question: its spans are the values.
-        words: ``[W, 2]`` int32 from `split_words`.
-        rules: which fields and operators there are.
+    """Every link that the rules allow; ``words`` as from `split_words`.
 
     Raises:
-        InputError: there are more words or links than int16 can number.
-
-    Example:
-        >>> from hardem_jax.tables.table import Table, split_words
-        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
-        >>> table = ProgramTable(Table("1", ("City", "Size"), ("text", "real"), rows))
-        >>> question = "Which is larger than seven, Oslo or Tromso?"
-        >>> rules = ProgramRules(negation=False, row_numbers=False)
-        >>> links = find_links(table, question, split_words(question), rules)
-        >>> for index, mask in enumerate(links.masks):
-        ...     print(links.link(index).text(table.header), f"{mask:03b}")
-        Size.number = 7 010
-        Size.number > 7 100
-        Size.number >= 7 110
-        Size.number < 7 001
-        Size.number <= 7 011
-        City = 'oslo' 010
-        City = 'tromso' 100
+        InputError: there are more words, links or columns than int16 can number.
     """
     if len(words) > _INT16:
         raise InputError(f"question: expected at most {_INT16} words, found {len(words)}")
@@ -139,12 +116,7 @@ def find_links(table: ProgramTable, question: str, words: np.ndarray, rules: Pro
 
 
 def _truths(question: str) -> tuple[str, str]:
-    """The words for true and false: two that the question offers, or "yes" and "no".
-
-    Example:
-        >>> _truths("Was it before or after 1990?"), _truths("Was it more than 5?")
-        (('after', 'before'), ('yes', 'no'))
-    """
+    """The words for true and false: two that the question offers, or "yes" and "no"."""
     words = set(_WORD.findall(question.lower()))
     for true, false in _TRUTHS:
         if {true, false} <= words:
@@ -273,19 +245,13 @@ def _is_sign(question: str, start: int) -> bool:
 
 
 def span_numbers(text: str, key: str) -> dict[str, float]:
-    """What a span is compared with, by the names of number parts.
+    """What a span is compared with, by the names of number parts; ``key`` is its `text_key`.
 
     Empty if it is not a number, or one beyond float64.
-
-    Args:
-        text: the span.
-        key: its `text_key`.
 
     Example:
         >>> span_numbers("third", "3")
         {'number': 3.0, 'second number': 3.0, 'day': 3.0, 'count': 3.0}
-        >>> span_numbers("May", "may"), span_numbers("about 5", "about 5")
-        ({'month': 5.0}, {})
     """
     numbers = _span_numbers(text, key)
     return numbers if all(map(math.isfinite, numbers.values())) else {}

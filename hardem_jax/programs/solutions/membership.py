@@ -19,31 +19,10 @@ _PROGRAMS_IN_MEMORY = 256
 
 
 class AnswerTest:
-    """Tells which of some programs are in Z.
+    """Tells which of some programs, ``[N, ROW_WIDTH]`` int, are in Z: ``[N]`` bool.
 
     A program is in Z if the rules allow it and its result is the answer. `ProgramRules.cap` only
-    limits enumeration and is ignored here.
-
-    Args:
-        table: the table of the question.
-        links: the links of the question, from `find_links` on the same table and by the same rules.
-        target: the answer.
-        rules: Z_tot.
-
-    Example:
-        >>> from hardem_jax.tables.metrics import Denotation
-        >>> from hardem_jax.programs.solutions.links import find_links
-        >>> from hardem_jax.programs.solutions.types import SHAPES, Field, Shape
-        >>> from hardem_jax.tables.table import split_words
-        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
-        >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
-        >>> question, rules = "Which is the largest?", ProgramRules()
-        >>> links = find_links(program_table(table), question, split_words(question), rules)
-        >>> test = AnswerTest(table, links, Denotation(["Tromsø"]), rules)
-        >>> city, size = Field(0, 0).code, Field(1, 4).code
-        >>> shapes = [SHAPES.index(Shape("values", x, "all")) for x in ("highest", "lowest")]
-        >>> test(np.array([[shape, city, size, -1, -1] for shape in shapes]))
-        array([ True, False])
+    limits enumeration and is ignored here. The links are from `find_links` by the same rules.
     """
 
     def __init__(self, table: Table, links: Links, target: Target, rules: ProgramRules):
@@ -52,14 +31,6 @@ class AnswerTest:
         self._is_right = functools.lru_cache(_PROGRAMS_IN_MEMORY)(self._execute)
 
     def __call__(self, programs: np.ndarray) -> np.ndarray:
-        """Whether each program is in Z.
-
-        Args:
-            programs: ``[N, ROW_WIDTH]`` int, see `Program.from_row`; any numbers.
-
-        Returns:
-            ``[N]`` bool.
-        """
         return np.array([self._is_right(*row) for row in programs.tolist()], bool)
 
     def _execute(self, *row: int) -> bool:

@@ -16,11 +16,8 @@ SetsOfRows = dict[int, Pairs]
 def joined(links: Links, ordinary: int, pairs: Pairs, rules: ProgramRules) -> dict[str, SetsOfRows]:
     """The sets of rows of each connective that joins links into one set.
 
-    Args:
-        links: the links of the question.
-        ordinary: the set of all rows but totals.
-        pairs: see `separate_pairs`.
-        rules: what is allowed; unless they allow redundancy, both links of a pair count.
+    ``ordinary`` are all rows but totals, ``pairs`` those of `separate_pairs`. Unless the rules
+    allow redundancy, both links of a pair count.
     """
     sets: dict[str, SetsOfRows] = {name: {} for name in ("all", "one", "and", "or", "and not")}
     if ordinary:

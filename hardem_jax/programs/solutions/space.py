@@ -15,23 +15,7 @@ from hardem_jax.programs.solutions.types import LOCAL, SHAPES, Links, Shape
 
 
 class ProgramSpace:
-    """The programs that the rules allow; Z is those that execute to the answer.
-
-    Args:
-        table: the table of the question.
-        links: the links of the question.
-        rules: Z_tot.
-
-    Example:
-        >>> from hardem_jax.programs.solutions.links import find_links
-        >>> from hardem_jax.tables.table import Table, split_words
-        >>> table = ProgramTable(Table("1", ("city",), ("text",), (("oslo",), ("bonn",))))
-        >>> links = find_links(table, "oslo?", split_words("oslo?"), ProgramRules())
-        >>> space = ProgramSpace(table, links, ProgramRules())
-        >>> count = SHAPES.index(Shape("count", "none", "one"))
-        >>> [(count, -1, -1, link, -1) in space for link in (0, 9)]
-        [True, False]
-    """
+    """The programs that the rules allow; Z is those that execute to the answer."""
 
     def __init__(self, table: ProgramTable, links: Links, rules: ProgramRules):
         self._table, self._links, self._rules = table, links, rules

@@ -103,22 +103,15 @@ class FieldValues:
 
 
 class ProgramTable:
-    """A table with the fields that programs use.
+    """A table with the fields that programs use, by code.
 
     A part that some cell of a column has makes a field, except "item" and "count" where no cell
     has two items, "first" where none has a "second", and parts with the same values in all rows as
     an earlier part.
 
     A total row is one whose first text is "total", "average", "career" or the like, or begins or
-    ends with "total" and has at most three words. If most rows were totals, none is.
-
-    Attributes:
-        header: names of the columns.
-        fields: the values of each field by its code, in ascending order.
-        num_rows: R.
-        every_row: the set of all rows.
-        ordinary: the set of all rows but totals.
-        row_number: code of the field of row numbers.
+    ends with "total" and has at most three words. If most rows were totals, none is. The
+    ``ordinary`` rows are all others.
     """
 
     def __init__(self, table: Table):
@@ -198,11 +191,6 @@ class ProgramTable:
 
         Other words stand for those of the cells that differ from them by at most 3 letters at the
         end, after at least 4 that are the same.
-
-        Example:
-            >>> table = ProgramTable(Table("1", ("a",), ("text",), (("Russia",), ("Rust belt",))))
-            >>> table.similar("russian"), table.similar("rust"), table.similar("rusty")
-            (['russia'], ('rust',), ['rust'])
         """
         known = key in self.holders or key in self.containers
         if known or len(key) <= MIN_STEM or not key.isalpha():

@@ -1,10 +1,9 @@
 """Table columns that are sorted once, so that evaluating a condition is a lookup of a row mask.
 
-A row mask is a Python integer whose bit r represents row r, for tables of any length. The rows
-below a value are a prefix of the sorted column, so binary search gives the masks of =, > and <.
-All is exactly as in WikiSQL's engine on SQLite, see `hardem_jax.queries.solutions.values`: NULL <
-numbers < text; text is compared by code points, which is the order of its UTF-8 bytes; sums add
-rows in order, see `hardem_jax.queries.solutions.sums`.
+A row mask is a Python integer whose bit r represents row r. The rows below a value are a prefix of
+the sorted column, so binary search gives the masks of =, > and <. All is exactly as in WikiSQL's
+engine on SQLite, see `values` and `sums`: NULL < numbers < text; text is compared by code points,
+which is the order of its UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -43,11 +42,7 @@ _EXACT = 2**52
 
 
 class Column:
-    """A column as the official engine reads it.
-
-    Args:
-        values: cells from top to bottom.
-        column_type: "text" or "real".
+    """A column as the official engine reads it, of type "text" or "real".
 
     Attributes:
         cells: as SQLite stores them.
@@ -77,11 +72,7 @@ class Column:
         return self.type == "text"
 
     def bind(self, value: str | float | int) -> Cell:
-        """Converts the value of a condition to what the cells are compared with.
-
-        Raises:
-            ExecutionError: the value cannot be converted, see `bound_value`.
-        """
+        """What the cells are compared with, given the value of a condition; see `bound_value`."""
         value = bound_value(value, self.sql_type)
         if self.type == "real" or isinstance(value, str):
             return value
@@ -103,10 +94,6 @@ class Column:
 
     def aggregate(self, aggregator: int, mask: int) -> Cell:
         """The aggregate over the rows of a mask; if all are NULL, NULL or a count of 0.
-
-        Args:
-            aggregator: index in `AGGREGATORS`, not 0.
-            mask: the rows.
 
         Raises:
             ExecutionError: a sum of integers exceeds 64 bits.
@@ -168,8 +155,7 @@ def same_cells(answer: Sequence[Cell]) -> Callable[[Sequence[Cell]], bool]:
     """What compares results with an answer as a person does, cell by cell and in order.
 
     Texts are compared regardless of case, white space and the composition of accents; a number may
-    be written as text, with thousands commas; fractions may differ in their last digits, which a
-    sum of 0.1 and 0.2 does.
+    be written as text, with thousands commas; fractions may differ in their last digits.
 
     Example:
         >>> matches = same_cells(["Fay", "1,000", 0.3])
@@ -199,8 +185,7 @@ class TypedTable:
 
     Attributes:
         columns: from left to right.
-        num_rows: R.
-        every_row: mask of all rows.
+        every_row: mask of all ``num_rows``.
         holders: for each bound value, the text columns in which a span of the question may equal
             it, with the mask of rows.
         longest: length of the longest text in ``holders``, in characters.
@@ -247,12 +232,7 @@ _typed = IdentityCache(TypedTable)
 
 
 def typed_table(table: Table) -> TypedTable:
-    """Returns the `TypedTable` of a table, cached for the most recently used tables.
-
-    Raises:
-        InputError: SQLite cannot hold a cell.
-        TypeError: ``table`` is not a `Table`.
-    """
+    """The `TypedTable` of a table, cached for the most recently used tables."""
     if not isinstance(table, Table):
         raise TypeError(f"table: expected a Table, found {type(table).__name__}")
     return _typed(table)

@@ -25,8 +25,7 @@ class Clause(NamedTuple):
 
     Attributes:
         size: number of conditions.
-        code: their indices in the list of all conditions, as digits of a number in base
-            `Combinations.base`.
+        code: their indices in the list of all conditions, as digits in `Combinations.base`.
         mask: the rows that satisfy them all; at least one.
         next_column: index of the first clause of the next column.
     """
@@ -40,15 +39,9 @@ class Clause(NamedTuple):
 class Combinations:
     """All sets of conditions that a question allows.
 
-    Args:
-        conditions: sorted, see `find_conditions`.
-        table: of the question.
-        rules: how many conditions are allowed, and on which columns.
-
     Attributes:
-        base: base of the codes, the number of conditions but at least 2.
-        max_conditions: maximum number of conditions, that of the rules unless
-            `SqlRules.max_combinations` lowers it.
+        base: of the codes, the number of conditions but at least 2.
+        max_conditions: that of the rules unless `SqlRules.max_combinations` lowers it.
         columns: the clauses on each column that has some, in order.
         every_row: mask of all rows.
     """
@@ -80,15 +73,9 @@ class Combinations:
     def write_out(
         self, size: int, wanted: Mapping[int, int], limit: int | None = None
     ) -> tuple[list[int], list[int]]:
-        """Lists the sets of ``size`` conditions whose rows are wanted, in order.
+        """The sets of ``size`` conditions whose rows are wanted, in order; at most ``limit``.
 
-        Args:
-            size: number of conditions.
-            wanted: row mask -> its name, an integer.
-            limit: return only the first ``limit`` sets; None for all.
-
-        Returns:
-            Their codes, ascending, and the names of their masks.
+        Returns their codes, ascending, and the names that ``wanted`` gives to their masks.
         """
         if size == 0:
             return ([0], [wanted[self.every_row]]) if self.every_row in wanted else ([], [])
@@ -170,7 +157,7 @@ def fold(
         columns: for each column, in order, number of conditions and row mask of a clause -> its
             weight.
         every_row: mask of all rows.
-        max_conditions: maximum number of conditions of a set.
+        max_conditions: of a set.
         one: the weight of the empty set.
         times: the weight of a set and one more clause, on a later column.
         plus: the weight of two groups of sets.

@@ -29,11 +29,8 @@ _MAX_WORDS = np.iinfo(np.int16).max
 class SpanCondition(NamedTuple):
     """A condition of Z_tot; sorts in the order of Z.
 
-    Attributes:
-        column, operator: indices.
-        first, last: first and last word of the value, inclusive.
-        mask: the rows for which it holds; at least one.
-        value: what the cells are compared with.
+    Its ``mask`` has the rows for which it holds, at least one; ``value`` is what cells are compared
+    with; ``first`` and ``last`` are words, inclusive.
     """
 
     column: int
@@ -48,12 +45,6 @@ def find_conditions(
     table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
 ) -> list[SpanCondition]:
     """Every condition of Z_tot, in order, without duplicates.
-
-    Args:
-        table: of the question.
-        question: its spans are the values.
-        words: ``[W, 2]`` from `split_words`.
-        rules: what is allowed.
 
     Raises:
         InputError: there are more words or conditions than the integers of Z can hold.
@@ -128,15 +119,10 @@ def number_spans(
 ) -> Iterator[tuple[int, int, float | int]]:
     """First word, last word and number of the spans that may be compared with a real column.
 
-    Args:
-        question: the text.
-        bounds: W pairs of character offsets.
-        which: see `SqlRules.numbers`.
+    ``which`` is `SqlRules.numbers`.
 
     Example:
-        >>> from hardem_jax.tables.table import split_words
-        >>> question = "over 2.5"
-        >>> list(number_spans(question, split_words(question).tolist(), "whole"))
+        >>> list(number_spans("over 2.5", [[0, 4], [5, 6], [6, 7], [7, 8]], "whole"))
         [(1, 3, 2.5)]
     """
     if which == "official":

@@ -22,11 +22,7 @@ _MAX_ELEMENTS = 2**20
 
 
 def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndarray:
-    """Which heads the rules allow.
-
-    Returns:
-        ``[M, S, 6]`` bool: by set of rows, selected column and aggregator.
-    """
+    """``[M, S, 6]`` bool: which heads the rules allow, by set of rows, column and aggregator."""
     heads = np.ones((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     if not rules.aggregates_on_text:
         texts = np.array([column.is_text for column in table.columns], bool)
@@ -38,18 +34,11 @@ def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndar
 
 
 def results_equal(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) -> np.ndarray:
-    """Whether the result of each query equals the answer, cell by cell and in order.
+    """``[M, S, 6]`` bool: whether the result of each query equals the answer, in order.
 
     Array operations rule out most queries: lists with the wrong length or other cells, and float64
     sums too far from the answer. The rest are executed; for sums, SQLite's own summation decides.
-
-    Args:
-        table: R rows, S columns.
-        masks: M sets of rows, none empty.
-        answer: y, the list that the engine returns.
-
-    Returns:
-        ``[M, S, 6]`` bool: by selected column and aggregator.
+    No set of rows is empty.
     """
     columns, num_rows = table.columns, table.num_rows
     tests = _one_cell(table, answer[0]) if len(answer) == 1 else [

@@ -24,20 +24,11 @@ _EXACT = 2**52
 def sum_like_sqlite(
     addends: Sequence[int | float], average: bool = False, compensated: bool = COMPENSATED_SUMS
 ) -> int | float:
-    """SQLite's sum or average, in the order given.
-
-    Args:
-        addends: at least one; 64-bit integers and float64.
-        average: divide by the number of addends.
-        compensated: sum as in SQLite 3.43 and later.
-
-    Returns:
-        An integer for the sum of integers, otherwise a float. NaN is NULL in SQLite.
+    """SQLite's sum or average of integers and float64, in the order given; NaN is NULL there.
 
     Raises:
         ExecutionError: a sum of integers exceeds 64 bits. Since SQLite 3.43, any float among the
-            addends prevents this error; in earlier versions the float must come before the
-            overflow.
+            addends prevents this error; before, the float must come before the overflow.
 
     Example:
         >>> [sum_like_sqlite([0.1, 0.2, 0.3], compensated=flag) for flag in (False, True)]

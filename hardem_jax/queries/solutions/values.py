@@ -42,14 +42,7 @@ class ExecutionError(Exception):
 
 
 def check_query(table: Table, query: Query) -> None:
-    """Raises ExecutionError unless the query's columns, aggregator and operators exist.
-
-    Example:
-        >>> check_query(Table("1-1", ("player",), ("text",), ()), Query(1, 0))
-        Traceback (most recent call last):
-        ...
-        hardem_jax.queries.solutions.values.ExecutionError: table 1-1: no column 1, the table has 1
-    """
+    """Raises `ExecutionError` unless the query's columns, aggregator and operators exist."""
     for column in (query.select, *(c.column for c in query.conditions)):
         if not 0 <= column < len(table.types):
             raise ExecutionError(
@@ -83,20 +76,12 @@ def sql_types(table: Table) -> tuple[str, ...]:
 
 
 def bound_values(types: Sequence[str], query: Query) -> dict[int, Cell]:
-    """What the official engine compares columns of these types with; the last value wins.
-
-    Raises:
-        ExecutionError: a value without a number is compared with a real column.
-    """
+    """What the official engine compares columns of these types with; the last value wins."""
     return {c.column: bound_value(c.value, types[c.column]) for c in query.conditions}
 
 
 def bound_value(value: str | float | int, column_type: str) -> str | float | int:
-    """Converts a condition's value as the official engine does.
-
-    Args:
-        value: text, as in the question, or a number.
-        column_type: see `sql_type`.
+    """Converts a condition's value as the official engine does; for types see `sql_type`.
 
     Raises:
         ExecutionError: text without a number is compared with a real column, or SQLite cannot
@@ -122,9 +107,6 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
 def official_number(text: str) -> float:
     """The number in a text that is compared with a real column, by the rules above.
 
-    Raises:
-        ExecutionError: the text has no number.
-
     Example:
         >>> official_number("12,5"), official_number("-2.5 m"), official_number("-2 m")
         (125.0, -2.5, 2.0)
@@ -141,10 +123,8 @@ def exact_number(text: str) -> float | int:
     """As `official_number`, but an integer where float64 would round a whole number of 64 bits.
 
     Example:
-        >>> exact_number("id 9007199254740993"), exact_number("9,007,199,254,740,993.0")
-        (9007199254740993, 9007199254740993)
-        >>> exact_number("7"), exact_number("1e30")
-        (7.0, 1e+30)
+        >>> exact_number("id 9007199254740993"), exact_number("7"), exact_number("1e30")
+        (9007199254740993, 7.0, 1e+30)
     """
     number = official_number(text)
     if not MAX_WHOLE <= abs(number) <= 2**63:
@@ -160,14 +140,10 @@ def exact_number(text: str) -> float | int:
 
 
 def decimal_number(text: str) -> float | None:
-    """Parses a text that is a number as a whole; None if it is not.
+    """A text that is a number as a whole; None if it is not.
 
     Follows babel's `parse_decimal` for American English: commas are removed, and the rest is read
     as a Python decimal, so "1e3", "1_000" and "inf" are numbers, too.
-
-    Example:
-        >>> decimal_number("1,234.5"), decimal_number("5 km")
-        (1234.5, None)
     """
     try:
         return float(decimal.Decimal(text.replace(",", "")))
@@ -178,23 +154,15 @@ def decimal_number(text: str) -> float | None:
 
 
 def in_lower_case(cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """Cells as the official engine compares them.
-
-    Example:
-        >>> in_lower_case(["Ann", 7, None])
-        ('ann', 7, None)
-    """
+    """Cells as the official engine compares them."""
     return tuple(cell.lower() if isinstance(cell, str) else cell for cell in cells)
 
 
 def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
     """Cells as SQLite stores them: numbers as text in text columns, and vice versa in real ones.
 
-    Texts are lower-cased, and negative zero becomes zero.
-
-    Args:
-        values: the cells of one column, from top to bottom.
-        column_type: see `sql_type`. Text that is not a number stays text in a real column.
+    Texts are lower-cased, and negative zero becomes zero. Text that is not a number stays text in a
+    real column.
 
     Raises:
         InputError: SQLite cannot hold a cell.
@@ -235,11 +203,7 @@ def _can_be_stored(cell: Cell) -> bool:
 # typed: 7 and 7.0 are equal keys but different texts.
 @functools.lru_cache(maxsize=2**16, typed=True)
 def number_as_text(value: float | int) -> str:
-    """A number as text, for comparison with a text column.
-
-    Raises:
-        ExecutionError: SQLite cannot hold it.
-    """
+    """A number as text, for comparison with a text column."""
     return _ask("SELECT CAST(? AS TEXT)", value)
 
 
