@@ -25,8 +25,8 @@ from hardem_jax.programs.inputs import ProgramInputs
 from hardem_jax.programs.model import KINDS, ProgramParser
 from hardem_jax.programs.most_likely import ProgramScores
 from hardem_jax.programs.solutions.execute import execute
+from hardem_jax.programs.solutions.membership import AllowedPrograms
 from hardem_jax.programs.solutions.rules import ProgramRules
-from hardem_jax.programs.solutions.space import ProgramSpace
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Program
 from hardem_jax.programs.solve import links_of
@@ -173,10 +173,10 @@ class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer
             InputError: the question was prepared by other rules.
         """
         links = links_of(question, table, self.rules)
-        space = ProgramSpace(program_table(table), links, self.rules)
+        allowed = AllowedPrograms(program_table(table), links, self.rules)
         combinations = reading.scores.best_first()
         for row, log_prob in itertools.islice(combinations, self.inference.max_combinations):
-            if row in space:
+            if row in allowed:
                 result = execute(table, row, links)
                 if result:
                     yield ProgramAnswer(row, Program.from_row(row, links), result, log_prob)
@@ -210,21 +210,13 @@ class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer
     def is_correct(self, question: ProgramQuestion, answer: ProgramAnswer | None) -> bool:
         return is_answer(question, answer)
 
-    def outcomes(
-        self, data: ProgramQuestions, question: ProgramQuestion, answer: ProgramAnswer | None
-    ) -> dict[str, bool]:
+    def outcomes(self, data: Any, question: Any, answer: Any) -> dict[str, bool]:
         del data
         return {"accuracy": is_answer(question, answer)}
 
-    def more_outcomes(
-        self,
-        data: ProgramQuestions,
-        question: ProgramQuestion,
-        reading: ProgramReading,
-        answer: ProgramAnswer | None,
-    ) -> Iterator[tuple[str, bool]]:
+    def more_outcomes(self, data: Any, question: Any, reading: Any, answer: Any) -> dict[str, bool]:
         del data, question, reading
-        yield "answered", answer is not None
+        return {"answered": answer is not None}
 
     def answer_text(self, question: ProgramQuestion) -> str:
         return ", ".join(question.answer)

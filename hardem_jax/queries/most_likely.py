@@ -25,7 +25,6 @@ from hardem_jax.queries.solutions.conditions import find_conditions
 from hardem_jax.queries.solutions.results import allowed
 from hardem_jax.queries.solutions.rules import SqlRules
 from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH
-from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Cell, Table
 
 
@@ -97,7 +96,7 @@ class _Sets(NamedTuple):
     best: tuple[tuple[float, tuple[int, ...]], ...]
 
 
-class QuerySpace:
+class AllowedQueries:
     """Z_tot of one question, to be searched.
 
     Attributes:
@@ -166,7 +165,7 @@ class QuerySpace:
             if place + 1 < len(best):
                 next_cost = cost + best[place][0] - best[place + 1][0]
                 heapq.heappush(queue, (next_cost, mask, place + 1))
-            if (result := self._execute(*best[place][1], mask)) is None:
+            if (result := self._result(*best[place][1], mask)) is None:
                 continue
             key, score = tuple(result), score + best[place][0]
             row = self._row(best[place][1], conditions)
@@ -219,12 +218,8 @@ class QuerySpace:
                 groups[mask] = _plus(k, groups[mask], sets) if mask in groups else sets
         return groups
 
-    def _execute(self, select: int, aggregator: int, mask: int) -> list[Cell] | None:
-        column = self._table.columns[select]
-        try:
-            return [column.aggregate(aggregator, mask)] if aggregator else column.select(mask)
-        except ExecutionError:
-            return None
+    def _result(self, select: int, aggregator: int, mask: int) -> list[Cell] | None:
+        return self._table.columns[select].result(aggregator, mask)
 
     def _row(self, head: tuple[int, int], conditions: tuple[int, ...]) -> np.ndarray:
         row = np.full(ROW_WIDTH, -1, np.int16)

@@ -30,7 +30,7 @@ from hardem_jax.queries.execution_guided import execution_guided
 from hardem_jax.queries.inputs import QueryInputs
 from hardem_jax.queries.metrics import execution_match, logical_form_match
 from hardem_jax.queries.model import SQLova
-from hardem_jax.queries.most_likely import QueryScores, QuerySpace
+from hardem_jax.queries.most_likely import AllowedQueries, QueryScores
 from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.queries.solutions.engine import statement
 from hardem_jax.queries.solutions.enumeration import (
@@ -273,12 +273,12 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
         if not table.header:
             return
         if decoding == "result":
-            results, _ = QuerySpace(table, text, words, self.rules).results(scores)
+            results, _ = AllowedQueries(table, text, words, self.rules).results(scores)
             for result, log_prob, row in results[:top]:
                 yield QueryAnswer(row, Query.from_row(row, text, words), result, log_prob)
             return
         if decoding == "query":
-            rows, _ = QuerySpace(table, text, words, self.rules).top(scores, top)
+            rows, _ = AllowedQueries(table, text, words, self.rules).top(scores, top)
         elif decoding == "execution-guided":
             rows = execution_guided(table, text, words, scores, self.rules)[None]
         else:
@@ -320,12 +320,9 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
     def is_correct(self, question: QueryQuestion, answer: QueryAnswer | None) -> bool:
         return answer is not None and is_answer(question, answer.result)
 
-    def outcomes(
-        self, data: QueryQuestions, question: QueryQuestion, answer: QueryAnswer | None
-    ) -> dict[str, bool]:
+    def outcomes(self, data: QueryQuestions, question: Any, answer: Any) -> dict[str, bool]:
         correct = self.is_correct(question, answer)
-        nonempty = correct and answer is not None and bool(answer.result)
-        outcomes = {"accuracy": correct, "non-empty accuracy": nonempty}
+        outcomes = {"accuracy": correct, "non-empty accuracy": correct and bool(answer.result)}
         if data.golds is not None:
             gold = data.golds.get(question.id)
             same = answer and gold and logical_form_match(answer.query, gold)
@@ -333,24 +330,21 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
         return outcomes
 
     def more_outcomes(
-        self,
-        data: QueryQuestions,
-        question: QueryQuestion,
-        reading: QueryReading,
-        answer: QueryAnswer | None,
-    ) -> Iterator[tuple[str, bool]]:
+        self, data: QueryQuestions, question: Any, reading: QueryReading, answer: Any
+    ) -> dict[str, bool]:
         """How an answer and Z compare with the annotated query."""
         if data.golds is None or (gold := data.golds.get(question.id)) is None:
-            return
-        if answer is not None and is_answer(question, answer.result):
-            yield "annotated if right", logical_form_match(answer.query, gold)
+            return {}
+        outcomes = {}
+        if self.is_correct(question, answer):
+            outcomes["annotated if right"] = logical_form_match(answer.query, gold)
         place = gold_in_solutions(question, gold)
-        yield "gold in Z", place >= 0
+        outcomes["gold in Z"] = place >= 0
         # The Z of a cut input may lack queries; ranks count only where it is whole.
         if place >= 0 and len(reading.solutions) == len(question.queries):
             rank = int(np.sum(reading.solutions > reading.solutions[place]))
-            for limit in HITS:
-                yield f"hit@{limit}", rank < limit
+            outcomes |= {f"hit@{limit}": rank < limit for limit in HITS}
+        return outcomes
 
     def answer_text(self, question: QueryQuestion) -> str:
         return cells_text(question.answer)

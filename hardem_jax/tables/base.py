@@ -120,10 +120,8 @@ class TableTask(Task[D, R, A]):
         """The official scores of an answer by name, from 0 to 1."""
 
     @abc.abstractmethod
-    def more_outcomes(
-        self, data: D, question: Any, reading: R, answer: Any
-    ) -> Iterator[tuple[str, Any]]:
-        """Other scores of an answer, beside those of every parser."""
+    def more_outcomes(self, data: D, question: Any, reading: R, answer: Any) -> dict[str, Any]:
+        """Other scores, beside those of every parser."""
 
     @abc.abstractmethod
     def answer_text(self, question: Any) -> str:
@@ -145,7 +143,7 @@ class TableTask(Task[D, R, A]):
                 groups["in Z"].append(in_z)
             for threshold in SPARSITY_THRESHOLDS:
                 groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
-            for name, outcome in self.more_outcomes(data, question, reading, answer):
+            for name, outcome in self.more_outcomes(data, question, reading, answer).items():
                 groups[name].append(outcome)
         official = self.by_question(data, answers)
         return percentages(groups, official, measure="accuracy", bounds=self.SIZE_BOUNDS), answers

@@ -9,7 +9,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -18,21 +18,7 @@ from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.tables.table import Table
 
-
-class Asked(Protocol):
-    """What is read of a question of either task."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def question(self) -> str: ...
-    @property
-    def table_id(self) -> str: ...
-    @property
-    def words(self) -> np.ndarray: ...
-
-
-Question = TypeVar("Question", bound=Asked)
+Question = TypeVar("Question")
 Input = TypeVar("Input")
 
 
@@ -161,8 +147,8 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
 
 
 def encode_questions(
-    questions: Sequence[Question], tables: Mapping[str, Table], tokenizer: Tokenizer
-) -> Iterator[tuple[Question, Encoding, list[np.ndarray]]]:
+    questions: Sequence[Any], tables: Mapping[str, Table], tokenizer: Tokenizer
+) -> Iterator[tuple[Any, Encoding, list[np.ndarray]]]:
     """Each question with its tokens and those of each column, at least one each."""
     headers: dict[str, tuple[str, ...]] = {}
     texts = []
@@ -184,7 +170,7 @@ def encode_questions(
 
 
 def lay_out(
-    question: Asked,
+    question: Any,
     encoding: Encoding,
     read: int,
     columns: Sequence[np.ndarray],

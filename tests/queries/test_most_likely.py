@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.queries.distribution import QueryDistribution
-from hardem_jax.queries.most_likely import QueryScores, QuerySpace
+from hardem_jax.queries.most_likely import AllowedQueries, QueryScores
 from hardem_jax.queries.solutions.engine import OfficialEngine
 from hardem_jax.tables.table import split_words
 from tests.marks import slow
@@ -66,7 +66,7 @@ def test_top_and_results_equal_brute_force(seed):
             rules, table, question, expected = random_problem(rng, engine)
             words = split_words(question)
             distribution = random_distribution(noise, len(table.header), len(words))
-            space = QuerySpace(table, question, words, rules)
+            space = AllowedQueries(table, question, words, rules)
             scores = scores_of(distribution)
             queries, log_probs = space.top(scores, 7)
             rows = list(expected)

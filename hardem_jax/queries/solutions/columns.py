@@ -15,12 +15,14 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from hardem_jax.errors import InputError
 from hardem_jax.queries.solutions.sums import sum_like_sqlite
 from hardem_jax.queries.solutions.values import (
+    ExecutionError,
     bound_value,
     number_as_text,
     sql_type,
@@ -89,6 +91,13 @@ class Column:
         below, equal = self._below[start], self.rows_by_value.get(bound, 0)
         return equal, self.not_null & ~(below | equal), below
 
+    def result(self, aggregator: int, mask: int) -> list[Cell] | None:
+        """What a query with these rows returns; None if it cannot be executed."""
+        try:
+            return [self.aggregate(aggregator, mask)] if aggregator else self.select(mask)
+        except ExecutionError:
+            return None
+
     def select(self, mask: int) -> list[Cell]:
         return [self.cells[row] for row in mask_rows(mask)]
 
@@ -107,7 +116,10 @@ class Column:
             order = [*self._numbers, *self._texts]
             values = reversed(order) if aggregator == 1 else order
             return next(value for value in values if self.rows_by_value[value] & mask)
-        return self._sum(mask_rows(mask), average=aggregator == 5)
+        # The mask excludes NULL, the only None among the addends.
+        addends: Any = [self.addends[row] for row in mask_rows(mask)]
+        total = sum_like_sqlite(addends, average=aggregator == 5)
+        return None if total != total else total
 
     @functools.cached_property
     def addends(self) -> list[int | float | None]:
@@ -118,11 +130,6 @@ class Column:
     def addend_array(self) -> np.ndarray:
         """``[R]`` float64, 0 for None."""
         return np.array([addend or 0.0 for addend in self.addends], np.float64)
-
-    def _sum(self, rows: Sequence[int], average: bool) -> Cell:
-        # The mask excludes NULL, the only None among the addends.
-        total = sum_like_sqlite([self.addends[row] for row in rows], average)  # type: ignore
-        return None if total != total else total
 
 
 def plain_value(value: Cell) -> Cell:

@@ -139,9 +139,9 @@ def enumerate_sql(
     for number, size in enumerate(sizes):
         if size and (left is None or left > 0):
             if left is None or size <= left:
-                parts = _whole(number, combinations, names, valid)
+                parts = _all_queries(number, combinations, names, valid)
             else:
-                parts = _beginning(number, combinations, names, valid, left)
+                parts = _first_queries(number, combinations, names, valid, left)
             blocks += [_rows(number, *part, conditions, combinations.base) for part in parts]
             left = None if left is None else left - size
     return Solutions(np.concatenate(blocks), sum(sizes), combinations.max_conditions)
@@ -250,7 +250,7 @@ def _valid(
     return (valid & allowed(table, masks, rules)).reshape(len(masks), -1)
 
 
-def _whole(
+def _all_queries(
     number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Selections and codes of all queries with ``number`` conditions."""
@@ -260,7 +260,7 @@ def _whole(
     yield used[selected], np.array(codes, np.int64)[index]
 
 
-def _beginning(
+def _first_queries(
     number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray, limit: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The first ``limit`` of them, without writing out the others."""

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hardem_jax.queries.solutions.columns import Column, TypedTable
+from hardem_jax.queries.solutions.columns import TypedTable
 from hardem_jax.queries.solutions.rules import SqlRules
 from hardem_jax.queries.solutions.types import AGGREGATORS
-from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Cell, masks_to_matrix
 
 NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
@@ -66,11 +65,7 @@ def results_matching(
     for m, mask in enumerate(masks):
         for s, column in enumerate(table.columns):
             for aggregator in range(len(AGGREGATORS)):
-                try:
-                    result = (
-                        [column.aggregate(aggregator, mask)] if aggregator else column.select(mask)
-                    )
-                except ExecutionError:
+                if (result := column.result(aggregator, mask)) is None:
                     continue
                 # With types: 1 and 1.0 are equal, but `match` may compare them as text.
                 key = tuple((type(cell), cell) for cell in result)
@@ -124,7 +119,7 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
     for aggregator, values in ((SUM, addends), (AVG, averages)):
         sums = equal_sums(table, values, counts, cell)
         for m, s in np.argwhere(sums.uncertain).tolist():
-            sums.certain[m, s] = _executes_to(table.columns[s], aggregator, masks[m], cell)
+            sums.certain[m, s] = table.columns[s].result(aggregator, masks[m]) == [cell]
         valid[..., aggregator] |= sums.certain
 
 
@@ -143,13 +138,6 @@ def equal_sums(table: TypedTable, values: np.ndarray, counts: np.ndarray, cell: 
     with np.errstate(all="ignore"):
         far = np.abs(values - target) > table.rounding
     return _Sums(certain, some & ~table.exact_sums & ~far)
-
-
-def _executes_to(column: Column, aggregator: int, mask: int, cell: Cell) -> bool:
-    try:
-        return column.aggregate(aggregator, mask) == cell
-    except ExecutionError:
-        return False
 
 
 def _as_float(cell: Cell) -> float:

@@ -13,8 +13,8 @@ from hardem_jax.errors import InputError
 from hardem_jax.programs.solutions.enumeration import ProgramRules, enumerate_programs
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.links import find_links
+from hardem_jax.programs.solutions.membership import AllowedPrograms
 from hardem_jax.programs.solutions.rules import may_modify, may_pair, may_select
-from hardem_jax.programs.solutions.space import ProgramSpace
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES, Program, Shape
 from hardem_jax.tables.metrics import Denotation, result_texts
@@ -207,7 +207,7 @@ def test_equals_brute_force(seed, most_links, most_fields):
 def test_the_space_holds_the_programs_of_brute_force(question, redundant):
     rules = ProgramRules(parts=False, row_numbers=False, redundant=redundant)
     brute = Brute(CITIES, question, rules)
-    space = ProgramSpace(brute.indexed, brute.links, rules)
+    space = AllowedPrograms(brute.indexed, brute.links, rules)
     codes, links = [-1, 99, *brute.codes], range(-1, len(brute.links) + 1)
     rows = itertools.product(range(len(SHAPES)), codes, codes, links, links)
     found = {row for row in rows if row in space and execute(CITIES, row, brute.links) is not None}
@@ -223,7 +223,7 @@ def test_the_space_and_brute_force_of_random_tables(seed):
         brute = Brute(table, question, rules)
         if 2 < len(brute.links) <= 8 and 2 < len(brute.codes) <= 6:
             break
-    space = ProgramSpace(brute.indexed, brute.links, rules)
+    space = AllowedPrograms(brute.indexed, brute.links, rules)
     allowed = {row for row in brute.programs() if row in space}
     executed = {row for row in allowed if execute(table, row, brute.links) is not None}
     assert executed == {row for row, _ in brute.with_results()}
@@ -289,7 +289,7 @@ def test_too_many_pairs_leave_programs_with_one_link():
     target, question = Denotation(("oslo",)), "in norway or finland, 3?"
     few = enumerate_programs(CITIES, question, target, ProgramRules(max_pairs=1))
     one = enumerate_programs(CITIES, question, target, ProgramRules(max_links=1))
-    space = ProgramSpace(program_table(CITIES), few.links, ProgramRules(max_pairs=1))
+    space = AllowedPrograms(program_table(CITIES), few.links, ProgramRules(max_pairs=1))
     whole = enumerate_programs(CITIES, question, target).programs.tolist()
     assert [row for row in whole if row in space] == few.programs.tolist()
     assert few.max_links == 1 and few.programs.tolist() == one.programs.tolist()

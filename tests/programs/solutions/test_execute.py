@@ -5,8 +5,8 @@ import pytest
 
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.links import find_links
+from hardem_jax.programs.solutions.membership import AllowedPrograms
 from hardem_jax.programs.solutions.rules import ProgramRules, table_fields
-from hardem_jax.programs.solutions.space import ProgramSpace
 from hardem_jax.programs.solutions.table import ProgramTable, program_table
 from hardem_jax.programs.solutions.types import PARTS, ROW_NUMBER, ROW_WIDTH, SHAPES, Field, Shape
 from hardem_jax.tables.table import Table, split_words
@@ -83,7 +83,7 @@ def test_most_rows_are_no_totals():
 
 def test_which_programs_are_allowed():
     rules, table = ProgramRules(), program_table(TABLE)
-    width, space = len(SHAPES), ProgramSpace(table, LINKS, rules)
+    width, space = len(SHAPES), AllowedPrograms(table, LINKS, rules)
     fields = [-1, *table_fields(table, rules)[:, 0].tolist(), 999]
     rng = np.random.default_rng(0)
     seen = {True: 0, False: 0}
