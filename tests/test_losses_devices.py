@@ -3,7 +3,6 @@
 The devices hold unequal numbers of rows with a solution, one holds none.
 """
 
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax import HardEM, loss_variants, objectives, posteriors, sampled
+from hardem_jax import loss_variants, objectives, posteriors, sampled
 from hardem_jax.losses import hard_em_loss, mean_over, mml_loss
 from tests.loss_cases import evaluate, over_all_losses, random_rows
 from tests.marks import slow
@@ -126,16 +125,6 @@ def test_the_mean_over_devices_without_any_solution_is_zero_with_zero_gradient()
     value, gradient = jax.jit(step)(WEIGHTS, *parts)
     assert_array_equal(value, np.zeros(DEVICES))
     assert_array_equal(gradient, np.zeros((DEVICES, FEATURES)))
-
-
-def test_vmap_with_an_axis_name_is_one_device():
-    features, where = unequal_batch()
-    expected, expected_gradient = global_loss_and_gradient(hard_em_loss, features, where)
-    step = jax.vmap(averaged_over_devices(hard_em_loss), in_axes=(None, 0, 0), axis_name="data")
-    parts = [x.reshape(DEVICES, -1, *x.shape[1:]) for x in (features, where)]
-    value, gradient = jax.jit(step)(WEIGHTS, *parts)
-    assert_allclose(value, [expected] * DEVICES, rtol=1e-5)
-    assert_allclose(gradient, [expected_gradient] * DEVICES, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -251,49 +240,6 @@ def test_what_takes_ragged_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(
         placed = [jax.device_put(x, NamedSharding(mesh, P("data"))) for x in arrays]
         many = jax.jit(call)(*placed)
     assert_allclose(many, one, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_linen_model_trained_with_pmap_is_the_one_trained_on_one_device():
-    nn = pytest.importorskip("flax.linen")
-    features, where = unequal_batch()
-    objective, key = HardEM(tau=4), jax.random.key(1)
-
-    class Scorer(nn.Module):
-        @nn.compact
-        def __call__(self, features):
-            return jax.nn.log_sigmoid(nn.Dense(1)(nn.tanh(nn.Dense(4)(features))))[..., 0]
-
-    scorer = Scorer()
-    params = scorer.init(jax.random.key(0), features)
-
-    def updated(params, features, where, step, **reduction):
-        def loss(params):
-            log_probs = scorer.apply(params, features)
-            draw = jax.random.fold_in(key, step)
-            return objective(log_probs, step=step, key=draw, where=where, **reduction)[0]
-
-        value, gradient = jax.value_and_grad(loss)(params)
-        if reduction:
-            gradient = jax.lax.pmean(gradient, "data")
-        return jax.tree.map(lambda x, g: x - 0.5 * g, params, gradient), value
-
-    one_device = jax.jit(updated)
-    four_devices = jax.pmap(
-        functools.partial(updated, reduce_fn=mean_over("data")),
-        axis_name="data",
-        in_axes=(0, 0, 0, None),
-        devices=jax.devices()[:DEVICES],
-    )
-    parts = [x.reshape(DEVICES, -1, *x.shape[1:]) for x in (features, where)]
-    single = params
-    copies = jax.tree.map(lambda x: jnp.stack([x] * DEVICES), params)
-    for step in range(6):
-        single, expected = one_device(single, features, where, step)
-        copies, value = four_devices(copies, *parts, step)
-        assert_allclose(value, [expected] * DEVICES, rtol=1e-4)
-    for ours, theirs in zip(jax.tree.leaves(copies), jax.tree.leaves(single), strict=True):
-        assert_allclose(ours, jnp.stack([theirs] * DEVICES), rtol=1e-3, atol=1e-5)
 
 
 def test_an_nnx_model_under_jit_with_a_sharded_batch_is_the_one_on_one_device():

@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import checkify
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.losses import em_loss, hard_em_loss
-from hardem_jax.posteriors import soft
+from hardem_jax.losses import hard_em_loss
 from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, evaluate, over_all_losses, random_rows
 from tests.marks import slow
 
@@ -143,22 +141,6 @@ def test_low_precision_is_float32_on_the_rounded_input(loss, dtype):
     assert_allclose(*gradients, rtol=float(jnp.finfo(dtype).eps))
 
 
-@pytest.mark.slow
-@over_all_losses
-def test_eight_devices_are_one_device(loss):
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-    log_probs, where = random_rows(15, (16, 5))
-    where[[0, 1, 7]] = False  # the first device holds no solution at all
-    one = evaluate(loss, log_probs, where=where)
-    sharding = NamedSharding(mesh, PartitionSpec("data"))
-    placed = [jax.device_put(x, sharding) for x in (log_probs, where)]
-    assert len(placed[0].sharding.device_set) == 8
-    many = evaluate(loss, placed[0], where=placed[1])
-    assert_allclose(many.rows, one.rows, rtol=1e-6, atol=1e-6)
-    assert_allclose(many.mean, one.mean, rtol=1e-6)
-    assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
-
-
 @over_all_losses
 def test_wrong_shapes_are_named(loss):
     log_probs, ids = jnp.zeros((2, 3)), jnp.zeros((3,), int)
@@ -176,8 +158,3 @@ def test_wrong_shapes_are_named(loss):
         loss(log_probs, segment_ids=jnp.zeros((2, 3), int), num_segments=2)
     with pytest.raises(ValueError, match="at least one axis"):
         loss(jnp.float32(-1.0))
-
-
-def test_em_loss_names_a_wrong_shape():
-    with pytest.raises(ValueError, match=r"where must have log_probs' shape \(2, 3\), got \(3,\)"):
-        em_loss(jnp.zeros((2, 3)), soft, where=jnp.ones(3, bool))

@@ -292,11 +292,6 @@ def test_a_threshold_or_weight_of_another_shape_is_refused(wrong):
     assert thresholded_loss(log_probs, threshold=rows, reduce_fn=None).shape == (3,)
 
 
-def test_complex_weights_are_refused():
-    with pytest.raises(TypeError, match="log_weights must be real numbers"):
-        mml_loss(jnp.zeros(2), log_weights=np.array([1j, 0]))
-
-
 @pytest.mark.parametrize("tau", [None, 0, 4])
 def test_a_probability_has_the_shape_of_the_steps(tau):
     assert hard_probability(jnp.arange(3), tau=tau).shape == (3,)

@@ -35,7 +35,6 @@ from hardem_jax.objectives import (
     weights,
 )
 from hardem_jax.posteriors import Annealed, Sampled, Tempered, TopK
-from tests.loss_cases import nothing_implicit
 
 STEPS = np.array([0, 1, 50, 80, 99, 100, 101, 10**9])
 # Hard EM costs log 4, MML log 2 and First-only log 8 in every row.
@@ -214,16 +213,6 @@ OBJECTIVES = [
     EM(TopK(2)),
     ThresholdedHardEM(epoch=7),
 ]
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=label)
-def test_nothing_is_promoted_implicitly(objective):
-    def loss(log_probs, step, key):
-        return objective(log_probs, step=step, key=key, where=np.ones((16, 3), bool))
-
-    with nothing_implicit():  # traced only: that is where it would raise
-        found, _ = jax.eval_shape(loss, LOG_PROBS, jnp.int32(7), jax.random.key(0))
-    assert found.dtype == np.float32
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=label)

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax.loss_variants import released_mml_loss
 from hardem_jax.losses import mml_loss
-from hardem_jax.objectives import ReleasedMML
 from tests.loss_cases import INF, Loss, evaluate, expected_rows, random_rows
 
 
@@ -65,13 +64,3 @@ def test_ragged_is_padded():
     ragged = evaluate(RELEASED, log_probs.ravel(), **rows)
     assert_allclose(ragged.rows, padded.rows, rtol=1e-6)
     assert_allclose(ragged.gradient, padded.gradient.ravel(), rtol=1e-5, atol=1e-7)
-
-
-def test_objective_is_the_loss_at_every_step():
-    log_probs, objective = jnp.log(jnp.array([[0.5, 0.25]])), ReleasedMML()
-    for step in (0, 10**6):
-        at = {"step": step, "key": jax.random.key(step)}
-        value, metrics = objective(log_probs, reduce_fn=None, **at)
-        assert_allclose(value, [math.log(1 / 0.5 + 1 / 0.25)], rtol=1e-6)
-        assert metrics == {}
-    assert ReleasedMML() == objective

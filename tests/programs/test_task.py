@@ -101,15 +101,6 @@ def test_scores_are_what_they_say():
     assert 0 < scores["P<0.0001"] <= scores["P<0.001"] < 100
 
 
-def test_scores_of_questions_have_the_official_mean():
-    """In their order, those left out at the end."""
-    right = logits((ONE, PLAYER, -1, ANN, -1))
-    wrong = logits((ONE, GOALS, -1, ANN, -1))
-    scores, _, found = read_and_scored([wrong, right], [question()] * 2, left_out=["cut", "bare"])
-    assert found["accuracy"].tolist() == [0, 100, 0, 0]
-    assert found.keys() == {"accuracy"} and found["accuracy"].mean() == scores["accuracy"]
-
-
 def test_the_answer_is_the_most_likely_program_that_has_a_result():
     """Ann and Cy are no row, and two links of "and" are in order and have different words."""
     model = logits((AND, PLAYER, -1, ANN, CY), (HIGHEST, PLAYER, GOALS, BO, -1))

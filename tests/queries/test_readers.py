@@ -152,22 +152,3 @@ def test_answers_are_those_of_the_official_database(shared_dir, split, count):
             expected = engine.execute(example.table, example.query)
             assert list(question.answer) == expected
             assert list(map(type, question.answer)) == list(map(type, expected))
-
-
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_tables_and_database_say_the_same(shared_dir, split):
-    folder, skips = shared_dir / "data/wikisql", ExclusionCounts()
-    tables = {e.table.id: e.table for e in read_wikisql(folder, split, skips=skips)}
-    database = sqlite3.connect(f"{(folder / f'{split}.db').as_uri()}?mode=ro", uri=True)
-    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-    assert names == {f"table_{id.replace('-', '_')}" for id in tables}
-    for id, table in tables.items():
-        name = f"table_{id.replace('-', '_')}"
-        kinds = database.execute("SELECT lower(type) FROM pragma_table_info(?)", (name,)).fetchall()
-        assert tuple(kind for (kind,) in kinds) == table.types
-        rows = database.execute(f"SELECT * FROM {name}").fetchall()
-        assert tuple(rows) == table.rows
-        assert [[type(c) for c in row] for row in rows] == [
-            [type(c) for c in row] for row in table.rows
-        ]
-    database.close()

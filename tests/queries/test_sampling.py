@@ -149,43 +149,6 @@ def test_certain_factors_are_always_drawn():
     assert np.all(found[1, :, 2] == 0)
 
 
-def test_a_beam_of_ten_for_64_questions_is_one_compiled_call():
-    rng = np.random.default_rng(0)
-    batch, columns, words = 64, 8, 16
-    shapes = {
-        "select": (batch, columns),
-        "aggregator": (batch, columns, 6),
-        "number": (batch, 4),
-        "column": (batch, columns),
-        "operator": (batch, columns, 3),
-        "first": (batch, columns, 3, words),
-        "last": (batch, columns, 3, words),
-    }
-    traced = 0
-
-    @jax.jit
-    def beam(values):
-        nonlocal traced
-        traced += 1
-        everything = np.ones((batch, columns), bool), np.ones((batch, words), bool)
-        queries = QueryDistribution.from_logits(
-            **values, columns=everything[0], words=everything[1]
-        )
-        return queries.top(10)
-
-    def draw():
-        return {name: rng.normal(size=s).astype(np.float32) for name, s in shapes.items()}
-
-    values = jax.device_put([draw(), draw()])
-    with jax.transfer_guard("disallow"):  # nothing goes to the host and back in between
-        found = [jax.block_until_ready(beam(x)) for x in values]
-    assert traced == 1 and beam._cache_size() == 1
-    for queries, scores in found:
-        assert queries.shape == (batch, 10, 15)
-        assert len({tuple(z) for z in queries[0].tolist()}) == 10
-        assert np.all(np.diff(scores) <= 0)
-
-
 def test_queries_have_32_bits_where_jax_has_64():
     with jax.enable_x64(True):
         found = distribution(0)

@@ -15,7 +15,6 @@ from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.rules import SqlRules
 from hardem_jax.queries.solutions.types import Query
 from hardem_jax.tables.metrics import Denotation
-from hardem_jax.tables.show import cell_text
 from hardem_jax.tables.table import Table
 from tests.show.html_pages import Page
 
@@ -173,25 +172,6 @@ def test_answers_on_a_table_are_cells_of_a_table():
     assert "SELECT n WHERE name = 'ann'" in [query.text for query in z]
     with pytest.raises(InputError, match="answer: expected integers of 64 bits"):
         find_queries(table, "Who?", 2**70)
-
-
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        (1234567890123456789, "1234567890123456789"),
-        (6.626e-34, "6.626e-34"),
-        (float("inf"), "inf"),
-        (0.1 + 0.2, "0.3"),
-        (7.0, "7"),
-        (-0.0, "0"),
-        (1e15, "1000000000000000"),
-        (2.5, "2.5"),
-        (None, "NULL"),
-        ("7.0", "7.0"),
-    ],
-)
-def test_cells_as_people_read_them(cell, text):
-    assert cell_text(cell) == text
 
 
 def test_columns_of_one_name_are_told_apart():

@@ -10,13 +10,11 @@ import pytest
 from flax import nnx
 
 from hardem_jax import losses
-from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.search.learned_rewards import learned_reward_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.tables.search_runs import Killed, run_in
-from tests.task.toy import TASKS, VOCABULARY
 
 # Questions, candidates of each, features of a candidate.
 B, N, F = 8, 5, 4
@@ -139,54 +137,6 @@ def test_a_step_costs_a_third_more_operations_than_its_rows_without_a_reward():
 
     ratio = operations(learned) / operations(plain)
     assert 1.2 < ratio < 1.45, ratio
-
-
-@pytest.mark.slow
-def test_models_with_custom_derivatives_can_be_trained():
-    """Fused layers and dropout have no forward-mode derivative; the same gradient is found."""
-    task = TASKS["equations"]
-    batch = jax.tree.map(jnp.asarray, task.batch(4, 16))
-    encoder = Bert(BertConfig(VOCABULARY, 16, 1, 2, 32), rngs=nnx.Rngs(0))
-    graphdef, params = nnx.split(task.model(encoder), nnx.Param)
-    own, other = ({n: x[part] for n, x in batch.items()} for part in (np.s_[:2], np.s_[2:]))
-    features = np.random.default_rng(0).normal(size=(*own["solutions_where"].shape, 2))
-    weights, rate = jnp.array([0.5, -1.0]), 0.1
-
-    def log_prob(params, rows):
-        rngs = nnx.Rngs(dropout=jax.random.key(0))
-        return nnx.merge(graphdef, params)(rows, rngs=rngs).log_prob(rows["solutions"])
-
-    def held_out(params):
-        return losses.mml_loss(log_prob(params, other), where=other["solutions_where"])
-
-    def through_the_step(params, weights):
-        def inner(params):
-            return -jnp.mean(jnp.sum(jax.nn.softmax(features @ weights) * log_prob(params, own), 1))
-
-        step = jax.grad(inner)(params)
-        return held_out(jax.tree.map(lambda x, g: x - rate * g, params, step))
-
-    def ours(params, weights):
-        return learned_reward_loss(
-            params,
-            weights,
-            log_prob=lambda params: log_prob(params, own),
-            reward=lambda weights: features @ weights,
-            where=own["solutions_where"],
-            held_out=held_out,
-            rate=rate,
-        )
-
-    @jax.jit
-    def both(*trees):  # one program takes less time to compile
-        (_, metrics), found = jax.value_and_grad(ours, argnums=1, has_aux=True)(*trees)
-        return metrics, found, *jax.value_and_grad(through_the_step, argnums=1)(*trees)
-
-    metrics, found, value, expected = both(params, weights)
-    close((found, metrics["held_out"]), (expected, value), rtol=1e-4, atol=1e-6)
-    assert np.abs(expected).max() > 1e-3
-    with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(lambda params: log_prob(params, own), (params,), (params,))
 
 
 def test_without_anything_found_there_is_no_gradient():

@@ -81,17 +81,6 @@ def policy(values):
     return jax.nn.log_softmax(jnp.where(where, found.log_prob(jnp.asarray(SPACE)), -jnp.inf))
 
 
-def clipped_loss(log_probs, inside, right, alpha):
-    """MAPO's, of all solutions ``[B, N]``, some ``inside`` of the memory and some ``right``."""
-    probs = jax.lax.stop_gradient(jnp.exp(log_probs))
-    log_probs = jnp.where(probs > 0, log_probs, 0.0)
-    mass = jnp.sum(probs, axis=-1, where=inside)
-    weight = jnp.maximum(mass, alpha)
-    own = jnp.sum(probs * log_probs, axis=-1, where=inside) / mass
-    rest = jnp.sum(probs * log_probs, axis=-1, where=right & ~inside) / (1 - mass)
-    return -jnp.mean(weight * own + (1 - weight) * rest)
-
-
 def right_of(queries, space=SPACE):
     return np.asarray(candidates.contains(jnp.asarray(queries), jnp.asarray(space)))
 
@@ -125,27 +114,6 @@ def test_reinforce_estimates_the_gradient_of_the_expected_reward(baseline):
     def estimate(key):
         def loss(values):
             return objective(space_of(values), {}, step=0, key=key, rows=jnp.asarray(ROWS))[0]
-
-        return jax.grad(loss)(logits())
-
-    within_three_standard_errors(estimate, jax.jit(jax.grad(expected))(logits()))
-
-
-@pytest.mark.parametrize("alpha", [0.6, *slow(0.0)])
-def test_mapo_estimates_its_clipped_gradient(alpha):
-    """Exact on the memory, with weight max(P'(B), alpha), and an expectation outside of it."""
-    objective = MAPO(samples=4, explore=0, memory=3, alpha=alpha)
-    known = RIGHT[:, :3]
-    inside, right = right_of(known), right_of(RIGHT)
-    memory = first_memory(objective) | {"solutions": jnp.asarray(known)}
-
-    def expected(values):
-        return clipped_loss(policy(values), inside, right, alpha)
-
-    def estimate(key):
-        def loss(values):
-            space = space_of(values)
-            return objective(space, memory, step=0, key=key, rows=jnp.asarray(ROWS))[0]
 
         return jax.grad(loss)(logits())
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.tables.csv import make_table, parse_csv, read_csv_table
+from hardem_jax.tables.csv import make_table, read_csv_table
 
 
 def column(*cells, **options):
@@ -221,15 +221,3 @@ def test_broken_files_are_one_line(read, content, message):
     with pytest.raises(InputError, match=message) as caught:
         read(content)
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="none.csv: expected a file, found nothing of that name"):
-        read_csv_table(tmp_path / "none.csv")
-    with pytest.raises(InputError, match="expected a file, found a folder"):
-        read_csv_table(tmp_path)
-
-
-def test_parse_csv_names_its_place():
-    with pytest.raises(InputError, match="here: line 2: expected"):
-        parse_csv('a\n"b', "here")

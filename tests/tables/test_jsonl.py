@@ -98,18 +98,6 @@ def test_another_layout_is_an_error(read, records, message):
     assert "train.jsonl: line" in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        ('{"table": ', "line 1: expected a JSON object, found broken JSON"),
-        ("[]", "line 1: expected an object, found a list"),
-    ],
-)
-def test_broken_lines_are_named(read, raw, message):
-    with pytest.raises(InputError, match=message):
-        read(raw=raw)
-
-
 def test_rows_are_fitted_only_if_that_is_asked_for():
     record = table(rows=[["A"], ["B", 1, 2], []])["table"]
     skips = ExclusionCounts()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,12 +14,8 @@ from flax import nnx
 from hardem_jax import losses
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.errors import InputError
-from hardem_jax.queries.config import QueryInference, SQLovaConfig
-from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.config import SQLovaConfig
 from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table, enumerate_sql
-from hardem_jax.queries.solutions.types import AGGREGATORS
-from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search import candidates
 from hardem_jax.search.objectives import MERL, IterativeML
 from hardem_jax.tables.learned_rewards import (
@@ -32,14 +27,10 @@ from hardem_jax.tables.learned_rewards import (
 )
 from hardem_jax.tables.reward_features import CUES, cues_of
 from hardem_jax.tables.search import make_search_loss
-from hardem_jax.tables.table import split_words
-from hardem_jax.task import start
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
 from hardem_jax.training.state import init_state
-from hardem_jax.training.step import compile_train_step, make_train_step
-from tests.queries.test_task import question
-from tests.tables.search_runs import Killed, run_in
+from hardem_jax.training.step import make_train_step
 from tests.task.toy import VOCABULARY, query_batch
 
 ROWS, TOKENS = 8, 16
@@ -209,31 +200,6 @@ def test_each_part_of_a_batch_looks_ahead_by_itself():
     assert metrics["items"] == 4 and metrics["held_out"].count == 4
 
 
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_reward(tmp_path):
-    objective = dataclasses.replace(OBJECTIVE, warmup=2)
-    start = with_reward(Parts(*nnx.split(Tiny(), nnx.Param)), len(QUERY_FEATURES))
-    inputs = batch_of()
-    memory = {name: x[:4] for name, x in inputs.pop("memory").items()}
-    inputs = {name: x[:4] for name, x in inputs.items() if name not in ("item", "row_where")}
-    training = SimpleNamespace(
-        loss=lambda graphdef, _: make_learned_reward_loss(
-            graphdef, objective, space, query_features
-        ),
-        memory=lambda _: memory,
-    )
-    run = training, nnx.merge(start.graphdef, start.params), inputs, 24
-    whole, steps = run_in(tmp_path / "whole", *run)
-    with pytest.raises(Killed):
-        run_in(tmp_path / "killed", *run, killed_after=17)
-    resumed, again = run_in(tmp_path / "killed", *run)
-    for name in ("params", "memory"):
-        states = (getattr(x.state, name) for x in (whole, resumed))
-        jax.tree.map(np.testing.assert_array_equal, *states)
-    assert [s["loss"] for s in again] == [s["loss"] for s in steps]
-    assert np.any(np.asarray(resumed.state.params["learned_reward"]["weights"][...]))
-
-
 def test_rows_take_turns():
     rows = np.arange(12)
     held = [hold_out(rows, 3, step)[1].tolist() for step in range(3)]
@@ -261,93 +227,3 @@ def test_cues_are_found_as_whole_words():
     found = [{name for name, x in zip(CUES, row, strict=True) if x} for row in cues_of(asked)]
     assert found == [{"total"}, {"most"}, {"not"}]
     assert len({*QUERY_FEATURES}) == len(QUERY_FEATURES)
-
-
-#: What a planted question asks for, and the aggregator that is meant.
-ASKED = {"How many": 3, "What is the average": 5, "What is the total": 4, "What is the most": 1}
-NAMES = ("goals", "points")
-KINDS = [*itertools.product(ASKED, range(len(NAMES)))]
-
-
-def planted(count, seed):
-    """Questions on two columns of numbers: one query is meant, others have its result by chance."""
-    rng, questions, tables = np.random.default_rng(seed), [], {}
-    rules = SqlRules(max_conditions=0)
-    while len(questions) < count:
-        start, column = KINDS[len(questions) % len(KINDS)]
-        text = f"{start} {NAMES[column]} ?"
-        cells = rng.integers(10, 15, (rng.integers(2, 4), 2)).astype(float)
-        rows = tuple(map(tuple, cells.tolist()))
-        table = Table(f"t{len(questions)}", NAMES, ("real", "real"), rows)
-        value = {1: np.max, 3: len, 4: np.sum, 5: np.mean}[ASKED[start]](cells[:, column])
-        queries = enumerate_sql(table, text, (float(value),), rules).queries
-        if 2 <= len(queries) <= 3:
-            asked = {"question": text, "words": split_words(text), "answer": (float(value),)}
-            found = {"table_id": table.id, "queries": queries, "num_queries": len(queries)}
-            questions.append(dataclasses.replace(question(), id=table.id, **asked, **found))
-            tables[table.id] = table
-    return questions, tables, rules
-
-
-class Rule(nnx.Module):
-    """Column and aggregator for each kind of question, which all questions of a kind share."""
-
-    def __init__(self):
-        self.select = nnx.Param(jnp.zeros((len(KINDS), 2)))
-        self.aggregator = nnx.Param(jnp.zeros((len(KINDS), 2, len(AGGREGATORS))))
-
-    def __call__(self, batch, *, rngs=None):
-        del rngs
-        kind, rows = batch["kind"], len(batch["kind"])
-        sizes = {"number": (4,), "column": (2,), "operator": (2, 3), "first": (2, 3, 4)}
-        logits = {name: jnp.zeros((rows, *size)) for name, size in sizes.items()}
-        logits |= {"select": self.select[...][kind], "aggregator": self.aggregator[...][kind]}
-        yes = jnp.ones((rows, 4), bool)
-        return QueryDistribution.from_logits(
-            **logits, last=logits["first"], columns=yes[:, :2], words=yes
-        )
-
-
-def of_kinds(item):
-    """A batch of these questions: words are tokens, and so are the names of columns."""
-    kind = (item % len(KINDS)).astype(np.int32)
-    column = np.array([column for _, column in KINDS])[kind]
-    tokens = np.stack([column, 0 * column, 0 * column + 1], axis=1).astype(np.int32)
-    yes = np.ones((len(item), 2, 1), bool)
-    return {
-        **{"item": item, "row_where": item >= 0, "kind": kind, "token_ids": tokens},
-        **{"question_tokens": 0 * tokens[:, :1], "question_where": yes[:, 0]},
-        **{"header_tokens": np.array([[[1], [2]]] * len(item)), "header_where": yes},
-    }
-
-
-@pytest.mark.slow
-def test_the_query_that_is_meant_gains_weight_over_those_by_chance():
-    asked, tables, rules = planted(96, seed=0)
-    objective = MERL(beam=12, warmup=5, held_out=2, lookahead=0.1, meta_rate=2.0)
-    data = QueryQuestions(questions=asked, tables=tables, rules=rules)
-    training = start.training_of(QueryTask(QueryInference(), rules), objective, data)
-    model: Any = training.model(Parts(*nnx.split(Rule(), nnx.Param)))
-    optimizer, mesh = optax.adam(0.05), data_mesh(1)
-    state = init_state(model.params, optimizer, 0, mesh, training.memory(len(asked)))
-    step = make_train_step(training.loss(model.graphdef, None), optimizer)
-    train_step, rng = compile_train_step(step, mesh), np.random.default_rng(0)
-    for _ in range(40):
-        item = rng.choice(len(asked), 32, replace=False).astype(np.int32)
-        state, metrics = train_step(state, place_batch(of_kinds(item), mesh))
-    assert float(metrics["found"]) == 1 and float(metrics["items"]) == 16
-    weights = np.asarray(state.params["learned_reward"]["weights"][...])
-    solutions = np.full((len(asked), 3, ROW_WIDTH), -1, np.int32)
-    for row, q in enumerate(asked):
-        solutions[row, : len(q.queries)] = q.queries
-    there = solutions[..., 0] >= 0
-    item = np.arange(len(asked), dtype=np.int32)
-    cues = jnp.asarray(cues_of(q.question for q in asked))
-    read = query_features(jnp.asarray(solutions), cues, of_kinds(item))
-    rewards = np.where(there, np.asarray(read) @ weights, -np.inf)
-    meant = [(column, ASKED[start]) for start, column in KINDS]
-    is_meant = np.all(solutions[..., :2] == np.array(meant)[item % len(KINDS)][:, None], axis=-1)
-    assert np.all(is_meant.sum(axis=1) == 1)
-    chosen = np.asarray(jax.nn.softmax(objective.meta_rate * rewards, axis=-1))
-    before, after = np.mean(1 / there.sum(axis=1)), np.mean(chosen[is_meant])
-    assert before < 0.5 and after > 0.7, (before, after)

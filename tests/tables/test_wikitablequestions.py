@@ -185,11 +185,6 @@ def test_lines_of_the_wrong_length_are_named(read):
         read(line(), ("nt-1", "which?", "csv/1.csv"))
 
 
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="dev.tsv: expected a file, found nothing"):
-        list(read_wikitablequestions(tmp_path, "dev", skips=ExclusionCounts()))
-
-
 @pytest.mark.parametrize(("part", "count"), [("train", 11321), ("dev", 2831)])
 def test_real_data_is_read_whole(shared_dir, part, count):
     folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()

@@ -1,13 +1,10 @@
-"""Two slow executors of programs, to compare the fast one with.
+"""A slow executor of programs, in plain Python over lists of rows, to compare the fast one with.
 
-Both follow the docstring of `hardem_jax.programs.solutions.types` and share no code with
-`hardem_jax.programs.solutions.execute` or with each other: one is plain Python over lists of rows,
-the other writes a program as SQL and lets SQLite execute it.
+It follows the docstring of `hardem_jax.programs.solutions.types` and shares no code with
+`hardem_jax.programs.solutions.execute`.
 """
 
 import math
-import re
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -45,21 +42,7 @@ def table_values(table: Table) -> Fields:
 
 
 class Reference:
-    """Executes programs in plain Python.
-
-    Args:
-        fields: the values of every field, see `Fields`; a field that is not there has none.
-        num_rows: rows of the table.
-        totals: those that are total rows.
-        truths: the words for true and false.
-
-    Example:
-        >>> from hardem_jax.programs.solutions.types import Shape
-        >>> size = Field(0, 4)
-        >>> table = Reference({size.code: [[(3.0, 3.0)], [], [(5.0, "5 km")]]}, 3)
-        >>> table.execute(Program(Shape("values", "highest", "all"), size, size, ()))
-        ['5 km']
-    """
+    """Executes programs over the values of every field (`Fields`)."""
 
     def __init__(
         self,
@@ -77,17 +60,11 @@ class Reference:
         rows = self._rows if on_text else self._ordinary
         return [r for r in rows if _holds(link, self._keys(link.field, r))]
 
-    def execute(self, program: Program, sets: Sequence[Sequence[int]] | None = None) -> list | None:
-        """The result of a program; None if it has none.
-
-        Args:
-            program: with links, unless ``sets`` are given.
-            sets: rows, ascending, to use instead of those that satisfy the links.
-        """
+    def execute(self, program: Program) -> list | None:
+        """The result of a program; None if it has none."""
         if not _is_typed(program):
             return None
-        if sets is None:
-            sets = [self.rows_of(link) for link in program.links]
+        sets = [self.rows_of(link) for link in program.links]
         if program.shape.connective == "versus":
             return self._versus(program, *sets)
         rows = self._final(program, sets)
@@ -279,196 +256,3 @@ def _is_typed(program: Program) -> bool:
     if shape.result in NUMBER_RESULTS and select is not None and select.is_text:
         return False
     return modify is None or shape.modifier == "same" or not modify.is_text
-
-
-class _ExactSum:
-    """An aggregate function of SQLite."""
-
-    def __init__(self):
-        self._numbers: list[float] = []
-
-    def step(self, number: Any) -> None:
-        self._numbers.append(number)
-
-    def finalize(self) -> Any:
-        if not self._numbers:
-            return None
-        try:
-            return math.fsum(self._numbers)
-        except OverflowError:
-            return math.inf
-
-
-class SqliteReference:
-    """Executes programs as SQL: every value is a row of the table ``v(f, r, p, k, s)``.
-
-    f is the code of a field, r the row, p the place in the row's list, k the key, s the cell shown.
-    The table ``t(r)`` has the rows that are no totals. Sums are exact, as SQLite's own are not.
-
-    Args:
-        fields: the values of every field, see `Fields`.
-        num_rows: rows of the table.
-        totals: those that are total rows.
-        truths: the words for true and false.
-    """
-
-    def __init__(
-        self,
-        fields: Fields,
-        num_rows: int,
-        totals: Collection[int] = (),
-        truths: tuple[str, str] = ("yes", "no"),
-    ):
-        self._truths = truths
-        self._connection = sqlite3.connect(":memory:")
-        self._connection.create_aggregate("exact_sum", 1, _ExactSum)
-        run = self._connection.executemany
-        self._connection.execute("CREATE TABLE t (r INTEGER)")
-        self._connection.execute("CREATE TABLE v (f INTEGER, r INTEGER, p INTEGER, k, s)")
-        self._connection.execute("CREATE INDEX i ON v (f, r)")
-        run("INSERT INTO t VALUES (?)", [(r,) for r in range(num_rows) if r not in totals])
-        run(
-            "INSERT INTO v VALUES (?, ?, ?, ?, ?)",
-            [
-                (code, r, place, key, shown)
-                for code, rows in fields.items()
-                for r, row in enumerate(rows)
-                for place, (key, shown) in enumerate(row)
-            ],
-        )
-
-    def __enter__(self) -> "SqliteReference":
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self._connection.close()
-
-    def execute(self, program: Program) -> list | None:
-        """The result of a program; None if it has none."""
-        if not _is_typed(program):
-            return None
-        shape, views, values = program.shape, {}, {}
-        for name, link in zip(("links_a", "links_b"), program.links, strict=False):
-            views[name] = _link_sql(link)
-            values[name] = (link.value,) * views[name].count("?")
-        for name, field in (("selected", program.select), ("modifying", program.modify)):
-            if field is not None:
-                views[name] = f"SELECT * FROM v WHERE f = {field.code}"
-        views["start"] = _START[shape.connective]
-        views["target"] = "SELECT r FROM " + ("links_b" if shape.connective == "to" else "t")
-        views["final"] = _FINAL[shape.modifier]
-        views |= {"sizes": _SIZES, "groups": _GROUPS}
-        used = _needed(_RESULT[shape.result], views)
-        sql = ", ".join(f"{name} AS ({views[name]})" for name in views if name in used)
-        sql = f"WITH {sql} {_RESULT[shape.result]}"
-        bound = [value for name in views if name in used for value in values.get(name, ())]
-        cells = [cell for (cell,) in self._connection.execute(sql, bound) if cell is not None]
-        cells = [float(cell) if isinstance(cell, int) else cell for cell in cells]
-        if shape.result.startswith("is "):
-            return [self._truths[not cell] for cell in cells] or None
-        if any(isinstance(cell, float) and not math.isfinite(cell) for cell in cells):
-            return None
-        return cells or None
-
-
-def _link_sql(link: Link) -> str:
-    operator = OPERATORS[link.operator]
-    held = f"SELECT r FROM v WHERE f = {link.field.code}"
-    if not (link.field.is_text and operator in ("=", "contains")):
-        held += " AND r IN t"
-    match operator:
-        case "empty":
-            return f"SELECT r FROM t WHERE r NOT IN ({held})"
-        case "not empty":
-            return held
-        case "!=":
-            return f"{held} AND r NOT IN ({held} AND k = ?)"
-        case "contains":
-            return f"{held} AND instr(' ' || k || ' ', ' ' || ? || ' ') AND k != ?"
-    return f"{held} AND k {operator} ?"
-
-
-def _needed(sql: str, views: Mapping[str, str]) -> set[str]:
-    """The views that a query names, and those that they name."""
-    found = set(re.findall(r"\w+", sql)) & views.keys()
-    return found.union(*(_needed(views[name], views) for name in found))
-
-
-_START = {
-    "all": "SELECT r FROM t",
-    "one": "SELECT r FROM links_a",
-    "and": "SELECT r FROM links_a INTERSECT SELECT r FROM links_b",
-    "or": "SELECT r FROM links_a UNION SELECT r FROM links_b",
-    "and not": "SELECT r FROM links_a EXCEPT SELECT r FROM links_b",
-    "to": "SELECT r FROM links_a",
-    "versus": "SELECT r FROM t",
-}
-_EXTREME = (
-    "SELECT r FROM modifying WHERE r IN start"
-    " AND k = (SELECT {}(k) FROM modifying WHERE r IN start)"
-)
-_BEYOND = (
-    "SELECT r FROM modifying WHERE r IN target"
-    " AND k {} (SELECT {}(k) FROM modifying WHERE r IN start)"
-)
-_HIGHER, _LOWER = _BEYOND.format(">", "max"), _BEYOND.format("<", "min")
-_NEXT = "{0} AND k = (SELECT {1}(k) FROM modifying WHERE r IN ({0}))"
-_FINAL = {
-    "none": "SELECT r FROM start",
-    "first": "SELECT min(r) AS r FROM start",
-    "last": "SELECT max(r) AS r FROM start",
-    "highest": _EXTREME.format("max"),
-    "lowest": _EXTREME.format("min"),
-    "previous": "SELECT max(r) AS r FROM target WHERE r < (SELECT min(r) FROM start)",
-    "next": "SELECT min(r) AS r FROM target WHERE r > (SELECT max(r) FROM start)",
-    "same": "SELECT r FROM modifying WHERE r IN target AND r NOT IN start"
-    " AND k IN (SELECT k FROM modifying WHERE r IN start)",
-    "higher": _HIGHER,
-    "lower": _LOWER,
-    "next higher": _NEXT.format(_HIGHER, "min"),
-    "next lower": _NEXT.format(_LOWER, "max"),
-}
-# How many rows hold each key, and where it first appears; a table has less than 10^6 values a row.
-_SIZES = "SELECT k, count(DISTINCT r) AS n FROM selected WHERE r IN final GROUP BY k"
-_GROUPS = (
-    "SELECT min(r * 1000000 + p) AS place, s, n FROM selected JOIN sizes USING (k)"
-    " WHERE r IN final GROUP BY k"
-)
-_IN = "FROM selected WHERE r IN final"
-_COMMON = (
-    "SELECT s FROM groups WHERE n = (SELECT {}(n) FROM sizes) AND (SELECT count(*) FROM sizes) > 1"
-    " ORDER BY place"
-)
-_PAIR = (
-    "SELECT {} FROM (SELECT k AS x FROM selected WHERE r IN final),"
-    " (SELECT k AS y FROM modifying WHERE r IN final)"
-    " WHERE (SELECT count(DISTINCT r) FROM final) = 1"
-)
-_ONLY = "(SELECT iif(count(DISTINCT k) = 1, min(k), NULL) AS {} FROM selected WHERE r IN links_{})"
-_VERSUS = (
-    "SELECT {} FROM " + f"{_ONLY.format('x', 'a')}, {_ONLY.format('y', 'b')}"
-    " WHERE x IS NOT NULL AND y IS NOT NULL"
-)
-_COUNTS = (
-    "SELECT {} FROM (SELECT count(DISTINCT r) AS x FROM links_a),"
-    " (SELECT count(DISTINCT r) AS y FROM links_b) WHERE x AND y"
-)
-_RESULT = {
-    "values": f"SELECT s {_IN} ORDER BY r, p",
-    "count": "SELECT nullif(count(DISTINCT r), 0) FROM final",
-    "count distinct": f"SELECT nullif(count(DISTINCT k), 0) {_IN}",
-    "sum": f"SELECT exact_sum(k) {_IN}",
-    "average": f"SELECT exact_sum(k) / count(k) {_IN}",
-    "range": f"SELECT iif(count(DISTINCT k) > 1, max(k) - min(k), NULL) {_IN}",
-    "most common": _COMMON.format("max"),
-    "least common": _COMMON.format("min"),
-    "repeated": "SELECT s FROM groups WHERE n > 1 ORDER BY place",
-    "gap": _PAIR.format("abs(x - y)"),
-    "total": _PAIR.format("x + y"),
-    "difference": _VERSUS.format("abs(x - y)"),
-    "count difference": _COUNTS.format("abs(x - y)"),
-    "is higher": _VERSUS.format("x > y"),
-    "is same": _VERSUS.format("x = y"),
-    "is more": _COUNTS.format("x > y"),
-    "is within": "SELECT count(*) = 0 FROM links_a WHERE r NOT IN links_b",
-}

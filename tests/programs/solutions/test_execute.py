@@ -1,14 +1,12 @@
 """What the executor makes of tables: fields, total rows, and which programs there are."""
 
-import numpy as np
 import pytest
 
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.links import find_links
-from hardem_jax.programs.solutions.membership import AllowedPrograms
 from hardem_jax.programs.solutions.rules import ProgramRules, table_fields
 from hardem_jax.programs.solutions.table import ProgramTable, program_table
-from hardem_jax.programs.solutions.types import PARTS, ROW_NUMBER, ROW_WIDTH, SHAPES, Field, Shape
+from hardem_jax.programs.solutions.types import PARTS, ROW_NUMBER, SHAPES, Field, Shape
 from hardem_jax.tables.table import Table, split_words
 
 HEADER = ("name", "team", "size", "born")
@@ -79,23 +77,6 @@ def test_total_rows(first, is_total):
 def test_most_rows_are_no_totals():
     rows = (("total",), ("total",), ("x",))
     assert ProgramTable(Table("1", ("p",), ("text",), rows)).ordinary == 0b111
-
-
-def test_which_programs_are_allowed():
-    rules, table = ProgramRules(), program_table(TABLE)
-    width, space = len(SHAPES), AllowedPrograms(table, LINKS, rules)
-    fields = [-1, *table_fields(table, rules)[:, 0].tolist(), 999]
-    rng = np.random.default_rng(0)
-    seen = {True: 0, False: 0}
-    for _ in range(20_000):
-        links = rng.integers(-1, len(LINKS), 2)
-        row = np.array([rng.integers(-1, width + 1), *rng.choice(fields, 2), *links])
-        allowed = row in space
-        seen[allowed] += 1
-        if allowed:
-            assert len(row) == ROW_WIDTH
-            execute(TABLE, row, LINKS)  # raises nothing
-    assert min(seen.values()) > 50
 
 
 def test_fields_with_their_rows_and_keys():

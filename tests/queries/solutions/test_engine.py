@@ -468,11 +468,6 @@ def test_rows_may_be_lists():
     assert hash(table) == hash(Table("1-1", ("player", "no."), ("text", "real"), table.rows))
 
 
-def test_tables_are_checked():
-    with pytest.raises(TypeError, match="table: expected a Table, found list"):
-        execute_sql([["ann"]], Query(0, NONE))
-
-
 def test_composed_and_decomposed_accents_are_one_text_for_people_only():
     table = column_of("text", "cafe\u0301")
     query = Query(0, COUNT, (Condition(0, EQUAL, "Caf\u00e9"),))
