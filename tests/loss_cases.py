@@ -148,3 +148,26 @@ def random_rows(seed: int, shape=(6, 5)) -> tuple[np.ndarray, np.ndarray]:
     where = rng.random(shape) < 0.6
     where[..., rng.integers(shape[-1])] = True
     return log_probs, where
+
+
+def shuffled_ragged(seed, log_probs, where):
+    """The same rows as ``[N]``: order within a row kept, rows interleaved, some entries masked.
+
+    Also a few entries whose row does not exist, before and after the rest.
+    """
+    rng = np.random.default_rng(seed)
+    num_rows, width = log_probs.shape
+    # Stable sorting by a random key per entry that grows within each row interleaves the rows.
+    arrival = np.argsort(np.sort(rng.random((num_rows, width)), axis=-1), axis=None)
+    segment_ids = np.repeat(np.arange(num_rows), width)[arrival]
+    outside = np.array([num_rows, -1, num_rows + 3])
+    ragged = {
+        "log_probs": np.concatenate([[90.0, -3.0], log_probs.ravel()[arrival], [3e38]]),
+        "where": np.concatenate([[True, True], where.ravel()[arrival], [True]]),
+        "segment_ids": np.concatenate([outside[:2], segment_ids, outside[2:]]).astype(np.int32),
+        "num_segments": num_rows,
+    }
+    ragged["log_probs"] = ragged["log_probs"].astype(np.float32)
+    place = np.empty(num_rows * width, int)
+    place[arrival] = np.arange(num_rows * width)
+    return ragged, lambda flat: flat[2:-1][place].reshape(num_rows, width)

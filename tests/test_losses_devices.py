@@ -3,7 +3,6 @@
 The devices hold unequal numbers of rows with a solution, one holds none.
 """
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +12,11 @@ from jax.sharding import PartitionSpec as P
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import loss_variants, objectives, posteriors, sampled
-from hardem_jax.losses import hard_em_loss, mean_over, mml_loss
+from hardem_jax.losses import hard_em_loss, mean_over
 from tests.loss_cases import evaluate, over_all_losses, random_rows
 from tests.marks import slow
 
-DEVICES = 4
+DEVICES, ON_DATA = 4, P("data")
 ROWS, WIDTH, FEATURES = 12, 5, 3
 
 # Before this function existed, most operations on split axes had no rule under Explicit axes.
@@ -30,6 +29,12 @@ def mesh_of(axis_type=AxisType.Auto):
     return jax.make_mesh(
         (DEVICES,), ("data",), axis_types=(axis_type,), devices=jax.devices()[:DEVICES]
     )
+
+
+def on_explicit_mesh(call, arrays, spec=ON_DATA):
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        return call(*(jax.device_put(x, NamedSharding(mesh, spec)) for x in arrays))
 
 
 def unequal_batch(seed=20):
@@ -54,12 +59,17 @@ def global_loss_and_gradient(loss, features, where):
     return jax.jit(jax.value_and_grad(lambda w: loss(model(w, features), where=where)))(WEIGHTS)
 
 
-def averaged_over_devices(loss):
+def averaged_over_devices(loss, *, ragged=False):
     """The step of a data-parallel program: its own rows, the mean over all, averaged gradients."""
 
     def step(weights, features, where):
         def local_loss(weights):
-            return loss(model(weights, features), where=where, reduce_fn=mean_over("data"))
+            log_probs, rows = model(weights, features), {"where": where}
+            if ragged:
+                ids = jnp.repeat(jnp.arange(len(where)), WIDTH)
+                rows = {"where": where.ravel(), "segment_ids": ids, "num_segments": len(where)}
+                log_probs = log_probs.ravel()
+            return loss(log_probs, **rows, reduce_fn=mean_over("data"))
 
         value, gradient = jax.value_and_grad(local_loss)(weights)
         return value, jax.lax.pmean(gradient, "data")
@@ -84,12 +94,13 @@ def test_pmap_with_an_empty_device_is_one_device(loss):
 
 
 @pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("ragged", [False, *slow(True)])
 @over_all_losses
-def test_shard_map_with_an_empty_device_is_one_device(loss, check_vma):
+def test_shard_map_with_an_empty_device_is_one_device(loss, ragged, check_vma):
     features, where = unequal_batch()
     expected, expected_gradient = global_loss_and_gradient(loss, features, where)
     step = jax.shard_map(
-        averaged_over_devices(loss),
+        averaged_over_devices(loss, ragged=ragged),
         mesh=mesh_of(),
         in_specs=(P(), P("data"), P("data")),
         out_specs=(P(), P()),
@@ -130,53 +141,23 @@ def test_the_mean_over_devices_without_any_solution_is_zero_with_zero_gradient()
 @pytest.mark.slow
 @needs_explicit_axes
 @over_all_losses
-@pytest.mark.parametrize("spec", [P("data"), P(None, "data"), P()], ids=str)
-def test_padded_rows_on_an_explicit_mesh_are_those_on_one_device(loss, spec):
+@pytest.mark.parametrize("layout", [P("data"), P(None, "data"), P(), "ragged"], ids=str)
+def test_rows_on_an_explicit_mesh_are_those_on_one_device(loss, layout):
     log_probs, where = random_rows(21, (ROWS, 8))
     where[3:6] = False
-    one = evaluate(loss, log_probs, where=where)
-    mesh = mesh_of(AxisType.Explicit)
-    with jax.set_mesh(mesh):
-        placed = [jax.device_put(x, NamedSharding(mesh, spec)) for x in (log_probs, where)]
-        many = evaluate(loss, placed[0], where=placed[1])
+    arrays, spec = [log_probs, where], layout
+    if layout == "ragged":
+        ids = np.random.default_rng(22).integers(0, ROWS, log_probs.size).astype(np.int32)
+        arrays, spec = [log_probs.ravel(), where.ravel(), ids], P("data")
+
+    def evaluated(log_probs, where, *ids):
+        rows = {"segment_ids": ids[0], "num_segments": ROWS} if ids else {}
+        return evaluate(loss, log_probs, where=where, **rows)
+
+    one, many = evaluated(*arrays), on_explicit_mesh(evaluated, arrays, spec)
     assert_allclose(many.rows, one.rows, rtol=1e-6, atol=1e-6)
     assert_allclose(many.mean, one.mean, rtol=1e-6)
     assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.slow
-@needs_explicit_axes
-@over_all_losses
-def test_ragged_rows_on_an_explicit_mesh_are_those_on_one_device(loss):
-    log_probs, where = random_rows(22, (ROWS, 4))
-    ids = np.random.default_rng(22).integers(0, ROWS, log_probs.size).astype(np.int32)
-    arrays = log_probs.ravel(), where.ravel(), ids
-    one = evaluate(loss, arrays[0], where=arrays[1], segment_ids=arrays[2], num_segments=ROWS)
-    mesh = mesh_of(AxisType.Explicit)
-    with jax.set_mesh(mesh):
-        placed = [jax.device_put(x, NamedSharding(mesh, P("data"))) for x in arrays]
-        many = evaluate(loss, placed[0], where=placed[1], segment_ids=placed[2], num_segments=ROWS)
-    assert_allclose(many.rows, one.rows, rtol=1e-6, atol=1e-6)
-    assert_allclose(many.mean, one.mean, rtol=1e-6)
-    assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
-
-
-@needs_explicit_axes
-def test_weights_of_ragged_rows_may_be_sharded_on_an_explicit_mesh():
-    log_probs, _ = random_rows(23, (ROWS, 4))
-    ids = np.repeat(np.arange(ROWS, dtype=np.int32), 4)
-    weights = np.random.default_rng(23).normal(size=log_probs.size)
-
-    @jax.jit
-    def value(log_probs, weights, ids):
-        return mml_loss(log_probs, log_weights=weights, segment_ids=ids, num_segments=ROWS)
-
-    expected = value(log_probs.ravel(), weights, ids)
-    mesh = mesh_of(AxisType.Explicit)
-    sharded = NamedSharding(mesh, P("data"))
-    with jax.set_mesh(mesh):
-        placed = [jax.device_put(x, sharded) for x in (log_probs.ravel(), weights, ids)]
-        assert_allclose(value(*placed), expected, rtol=1e-6)
 
 
 KEY = jax.random.key(4)
@@ -214,10 +195,7 @@ def test_what_takes_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(name, s
     where[3:6] = False
     arrays = log_probs, np.random.default_rng(24).integers(0, 3, where.shape), where
     one = call(*map(jnp.asarray, arrays))
-    mesh = mesh_of(AxisType.Explicit)
-    with jax.set_mesh(mesh):
-        placed = [jax.device_put(x, NamedSharding(mesh, spec)) for x in arrays]
-        many = (jax.jit(call) if jit else call)(*placed)
+    many = on_explicit_mesh(jax.jit(call) if jit else call, arrays, spec)
     assert_allclose(many, one, rtol=1e-6)
 
 
@@ -235,11 +213,7 @@ def test_what_takes_ragged_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(
         return OTHERS[name](log_probs, ids, where, **ragged)
 
     one = call(*map(jnp.asarray, arrays))
-    mesh = mesh_of(AxisType.Explicit)
-    with jax.set_mesh(mesh):
-        placed = [jax.device_put(x, NamedSharding(mesh, P("data"))) for x in arrays]
-        many = jax.jit(call)(*placed)
-    assert_allclose(many, one, rtol=1e-6)
+    assert_allclose(on_explicit_mesh(jax.jit(call), arrays), one, rtol=1e-6)
 
 
 def test_an_nnx_model_under_jit_with_a_sharded_batch_is_the_one_on_one_device():
@@ -264,60 +238,8 @@ def test_an_nnx_model_under_jit_with_a_sharded_batch_is_the_one_on_one_device():
         assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def sampled_solutions(scores, key, samples, num_rows):
-    """Ragged samples from each row's own softmax, those that execute to a wrong answer masked."""
-    drawn = jax.random.categorical(key, scores, axis=-1, shape=(samples, num_rows)).T.ravel()
-    rows = jnp.repeat(jnp.arange(num_rows), samples)
-    log_probs = jax.nn.log_softmax(scores)[rows, drawn]
-    return log_probs, drawn % 3 == 0, rows
-
-
-@pytest.mark.slow
-@over_all_losses
-def test_sampled_ragged_solutions_in_shard_map_are_those_of_one_device(loss):
-    scores = jnp.asarray(np.random.default_rng(23).normal(size=(8, 9)), jnp.float32)
-    keys = jax.random.split(jax.random.key(2), DEVICES)
-    samples, local = 4, 8 // DEVICES
-
-    def per_device(scores, keys):
-        def value(scores):
-            log_probs, right, rows = sampled_solutions(scores, keys[0], samples, local)
-            ragged = {"segment_ids": rows, "num_segments": local}
-            return loss(log_probs, where=right, **ragged, reduce_fn=mean_over("data"))
-
-        return jax.value_and_grad(value)(scores)
-
-    value, gradient = jax.jit(
-        jax.shard_map(
-            per_device,
-            mesh=mesh_of(),
-            in_specs=(P("data"), P("data")),
-            out_specs=(P(), P("data")),
-        )
-    )(scores, keys)
-
-    def on_one_device(scores):
-        parts = [
-            sampled_solutions(scores[i * local : (i + 1) * local], keys[i], samples, local)
-            for i in range(DEVICES)
-        ]
-        rows = [ids + i * local for i, (_, _, ids) in enumerate(parts)]
-        log_probs, right = (jnp.concatenate(x) for x in list(zip(*parts, strict=True))[:2])
-        ids = jnp.concatenate(rows)
-        return loss(log_probs, where=right, segment_ids=ids, num_segments=8)
-
-    expected, expected_gradient = jax.jit(jax.value_and_grad(on_one_device))(scores)
-    assert expected > 0
-    assert_allclose(value, expected, rtol=1e-5)
-    assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-6)
-
-
-def _mesh_of(count):
-    return jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,))
-
-
 def test_the_share_kept_is_that_of_all_devices():
-    count = jax.device_count()
+    count = DEVICES
     log_probs = jnp.log(jnp.full((2 * count, 2), 0.2).at[0, 0].set(0.75))
     objective = objectives.ThresholdedHardEM()
 
@@ -325,7 +247,7 @@ def test_the_share_kept_is_that_of_all_devices():
         step = {"step": 1, "key": jax.random.key(0)}
         return objective(log_probs, **step, reduce_fn=mean_over("data"))[1]["kept"]
 
-    spread = jax.shard_map(share, mesh=_mesh_of(count), in_specs=P("data"), out_specs=P())
+    spread = jax.shard_map(share, mesh=mesh_of(), in_specs=P("data"), out_specs=P())
     whole = objective(log_probs, step=1, key=jax.random.key(0))[1]["kept"]
-    assert_allclose(spread(log_probs), whole)
+    assert_allclose(jax.jit(spread)(log_probs), whole)
     assert_allclose(whole, 1 / (2 * count))

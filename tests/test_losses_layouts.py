@@ -8,31 +8,16 @@ from jax.experimental import checkify
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax.losses import hard_em_loss
-from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, evaluate, over_all_losses, random_rows
+from tests.loss_cases import (
+    ALL_LOSSES,
+    INF,
+    PAPER_LOSSES,
+    evaluate,
+    over_all_losses,
+    random_rows,
+    shuffled_ragged,
+)
 from tests.marks import slow
-
-
-def shuffled_ragged(seed, log_probs, where):
-    """The same rows as ``[N]``: order within a row kept, rows interleaved, some entries masked.
-
-    Also a few entries whose row does not exist, before and after the rest.
-    """
-    rng = np.random.default_rng(seed)
-    num_rows, width = log_probs.shape
-    # Stable sorting by a random key per entry that grows within each row interleaves the rows.
-    arrival = np.argsort(np.sort(rng.random((num_rows, width)), axis=-1), axis=None)
-    segment_ids = np.repeat(np.arange(num_rows), width)[arrival]
-    outside = np.array([num_rows, -1, num_rows + 3])
-    ragged = {
-        "log_probs": np.concatenate([[90.0, -3.0], log_probs.ravel()[arrival], [3e38]]),
-        "where": np.concatenate([[True, True], where.ravel()[arrival], [True]]),
-        "segment_ids": np.concatenate([outside[:2], segment_ids, outside[2:]]).astype(np.int32),
-        "num_segments": num_rows,
-    }
-    ragged["log_probs"] = ragged["log_probs"].astype(np.float32)
-    place = np.empty(num_rows * width, int)
-    place[arrival] = np.arange(num_rows * width)
-    return ragged, lambda flat: flat[2:-1][place].reshape(num_rows, width)
 
 
 @over_all_losses
@@ -57,7 +42,8 @@ def test_ragged_is_padded_in_value_and_gradient(loss, seed):
 def test_checkify_does_not_object_to_ids_of_padding(loss, num_segments):
     rows = {"segment_ids": np.array([-1, 0, 1, 0, 2, 7], np.int32), "num_segments": num_segments}
     gradient = jax.grad(lambda x: loss(x, **rows))
-    error, _ = checkify.checkify(gradient, errors=checkify.all_checks)(jnp.arange(-6.0, 0.0))
+    checked = jax.jit(checkify.checkify(gradient, errors=checkify.all_checks))
+    error, _ = checked(jnp.arange(-6.0, 0.0))
     error.throw()
 
 

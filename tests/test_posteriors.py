@@ -19,7 +19,7 @@ from hardem_jax.posteriors import (
     soft,
     uniform,
 )
-from tests.loss_cases import random_rows
+from tests.loss_cases import random_rows, shuffled_ragged
 
 POSTERIORS = {
     "hard": hard,
@@ -82,31 +82,10 @@ def test_mask_is_the_same_as_physically_removing(name):
 @over_all_posteriors
 def test_ragged_is_padded(name):
     log_probs, where = rows_with_every_difficulty()
-    rows = np.repeat(np.arange(8), 5)
-    shuffled = np.random.default_rng(0).permutation(np.arange(40))
-    # Rows interleaved, the order within a row kept, and a solution of no row at either end.
-    order = np.lexsort((np.arange(40), shuffled.reshape(8, 5).argsort(-1).ravel()))
-    segment_ids = np.concatenate([[-1], rows[order], [8]])
-    ragged = RAGGED[name](
-        np.concatenate([[5.0], log_probs.ravel()[order], [5.0]]).astype(np.float32),
-        where=np.concatenate([[True], where.ravel()[order], [True]]),
-        segment_ids=segment_ids,
-        num_segments=8,
-    )
-    padded = np.zeros(40, np.float32)
-    padded[order] = np.asarray(ragged)[1:-1]
-    in_order = np.take_along_axis(log_probs, within_rows(order), -1)
-    kept = np.take_along_axis(where, within_rows(order), -1)
-    expected = np.zeros_like(log_probs)
-    np.put_along_axis(expected, within_rows(order), weights(name, in_order, kept), -1)
-    assert_allclose(padded.reshape(8, 5), expected, rtol=1e-6)
-    assert ragged[0] == ragged[-1] == 0.0
-
-
-def within_rows(order):
-    """``[8, 5]``: each row's positions in the order in which ``order`` visits them."""
-    visited = [[place % 5 for place in order if place // 5 == row] for row in range(8)]
-    return np.array(visited)
+    rows, unravel = shuffled_ragged(0, log_probs, where)
+    ragged = np.asarray(RAGGED[name](rows.pop("log_probs"), **rows))
+    assert_allclose(unravel(ragged), weights(name, log_probs, where), rtol=1e-6)
+    assert_array_equal(ragged[[0, 1, -1]], 0.0)
 
 
 @over_all_posteriors

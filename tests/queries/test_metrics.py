@@ -1,6 +1,5 @@
 """WikiSQL's metrics: literal tables, and the official engine's own answers."""
 
-
 import pytest
 
 from hardem_jax.errors import InputError
