@@ -50,8 +50,7 @@ class ProgramSolver(TableSolver):
     rules: ProgramRules = ProgramRules()
     kind: ClassVar[RecordKind] = RECORDS
 
-    def unsolved(self, example: TableQuestion) -> ProgramQuestion:
-        return unsolved(example)
+    unsolved = staticmethod(unsolved)
 
     def solve(self, example: TableQuestion) -> tuple[ProgramQuestion, str]:
         return program_question(example, self.rules), ""

@@ -38,11 +38,6 @@ def differences(query: Query, gold: Query) -> tuple[str, ...]:
     Conditions are compared as in `hardem_jax.queries.metrics.logical_form_match`. Those that both
     queries share are ignored. If equal numbers remain, columns are compared first, then operators,
     then values.
-
-    Example:
-        >>> gold = Query(0, 0, (Condition(1, 0, "Rome"), Condition(2, 1, "5")))
-        >>> differences(Query(0, 1, (Condition(1, 0, "rome"),)), gold)
-        ('aggregator', 'fewer conditions')
     """
     parts = []
     if query.select != gold.select:

@@ -124,14 +124,6 @@ def pad_query_inputs(
 
     Each size is at least what the largest input needs, except ``num_solutions``: of more queries, a
     row holds those that are `fitting`. ``weighted`` batches have ``log_weights``.
-
-    Example:
-        >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]),
-        ...     np.array([[3, 5]]), np.array([[0, 3, 0] + [-1] * 12]))
-        >>> batch = pad_query_inputs([row, None], 7, num_question_tokens=1, num_words=1,
-        ...     num_columns=1, num_header_tokens=3, num_solutions=1, pad_id=0)
-        >>> batch["header_tokens"].tolist(), batch["header_where"].tolist()
-        ([[[3, 4, 0]], [[0, 0, 0]]], [[[True, True, False]], [[False, False, False]]])
     """
     rows = len(inputs)
     header_shape = rows, num_columns, num_header_tokens
@@ -185,13 +177,7 @@ def _fill(row: Arrays, item: QueryInput) -> None:
 def remaining_queries(
     queries: np.ndarray, word_first: np.ndarray, num_words: int, num_columns: int
 ) -> np.ndarray:
-    """``[Z]`` bool: which queries use only words and columns that are in the input.
-
-    Example:
-        >>> queries = np.array([[0, 3, 0] + [-1] * 12, [0, 3, 1, 1, 0, 2, 2] + [-1] * 8])
-        >>> remaining_queries(queries, np.array([0, 1]), num_words=3, num_columns=2)
-        array([ True, False])
-    """
+    """``[Z]`` bool: which queries use only words and columns that are in the input."""
     columns, first, last = (queries[:, field::4] for field in (3, 5, 6))
     # Unused conditions have words -1, that is, the True at the end.
     there = np.zeros(num_words + 1, bool)

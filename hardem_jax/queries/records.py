@@ -51,8 +51,7 @@ class QuerySolver(TableSolver):
     rules: SqlRules = SqlRules()
     kind: ClassVar[RecordKind] = RECORDS
 
-    def unsolved(self, example: TableQuestion) -> QueryQuestion:
-        return unsolved(example)
+    unsolved = staticmethod(unsolved)
 
     def solve(self, example: TableQuestion) -> tuple[QueryQuestion, str]:
         question = query_question(example, self.rules)

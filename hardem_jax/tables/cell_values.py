@@ -48,12 +48,7 @@ _DATES = [
 
 
 def parse_number(text: str) -> float | None:
-    """Parses a text that is a number; None if it is not, or is too large for float64.
-
-    Example:
-        >>> parse_number("12,467"), parse_number("-.5"), parse_number("5%")
-        (12467.0, -0.5, None)
-    """
+    """Parses a text that is a number; None if it is not, or is too large for float64."""
     if not _NUMBER.fullmatch(text):
         return None
     number = float(text.replace(",", ""))
@@ -61,12 +56,7 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_quantity(text: str) -> tuple[float, str] | None:
-    """Parses a text of two words, a number and its unit; None for any other text.
-
-    Example:
-        >>> parse_quantity("2,500 km"), parse_quantity("10"), parse_quantity("10 km away")
-        ((2500.0, 'km'), None, None)
-    """
+    """Parses a text of two words, a number and its unit; None for any other text."""
     first, _, unit = text.partition(" ")
     if not unit or " " in unit:
         return None
@@ -78,12 +68,6 @@ def parse_date(text: str) -> Date | None:
     """Parses a text that is a date into year, month and day; None if it is not.
 
     A year without a month is a number, not a date. In all-digit dates the month comes first.
-
-    Example:
-        >>> parse_date("July 6th, 2010"), parse_date("9 July"), parse_date("2004-05")
-        ((2010, 7, 6), (None, 7, 9), (2004, 5, None))
-        >>> parse_date("13/12/1989"), parse_date("2004"), parse_date("July 32")
-        (None, None, None)
     """
     for pattern in _DATES:
         if match := pattern.fullmatch(text):

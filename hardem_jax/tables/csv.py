@@ -47,12 +47,6 @@ def make_table(
     Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
     compares their texts, and a number could no longer answer which rank, share or price it was. An
     empty cell of a text column is "", not NULL. ``lower`` converts cells to lower case.
-
-    Example:
-        >>> rows = [["Oslo", "1,200 km", "1st"], ["Bergen", "—"]]
-        >>> table = make_table("roads.csv", ["City", "Length", "Place"], rows)
-        >>> table.types, table.rows
-        (('text', 'real', 'text'), (('Oslo', 1200.0, '1st'), ('Bergen', None, '')))
     """
     texts = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
     width = max(map(len, texts))

@@ -206,17 +206,7 @@ def cut_lengths(
     *,
     template: PairTemplate,
 ) -> tuple[int, np.ndarray]:
-    """Numbers of tokens that are read of the question and of each column, see `TableInputs`.
-
-    Example:
-        >>> bert = PairTemplate((2,), (3,), (3,))
-        >>> for max_tokens in (20, 17, 14, 12):
-        ...     print(*cut_lengths(7, np.array([3, 1, 5]), max_tokens, 4, template=bert))
-        7 [3 1 4]
-        7 [2 1 2]
-        7 [1 1]
-        6 [1 1]
-    """
+    """Numbers of tokens that are read of the question and of each column, see `TableInputs`."""
     lengths = np.minimum(headers, max_header_tokens)
     after = len(template.after)  # of every column
     room = max_tokens - template.second_start(question) - after * len(lengths)
@@ -234,12 +224,7 @@ def least_max_tokens(template: PairTemplate) -> int:
 
 
 def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
-    """Takes 1 from the largest (the last if tied) until the sum is ``room`` or all are 1.
-
-    Example:
-        >>> shorten(np.array([2, 6, 5, 6]), 13)
-        array([2, 4, 4, 3])
-    """
+    """Takes 1 from the largest (the last if tied) until the sum is ``room`` or all are 1."""
     levels = np.arange(1, lengths.max(initial=1) + 1)
     sums = np.minimum(lengths, levels[:, None]).sum(axis=1)
     level = levels[max(0, int(np.searchsorted(sums, room, side="right")) - 1)]
@@ -257,11 +242,6 @@ def pieces_of_words(
     A token may belong to several words: tokenizers do not cut at every sign, nor within what they
     do not know. Some words have no token (tokenizers drop control characters). Words after the last
     one that is read are left out. Words and tokens are given as characters, ascending.
-
-    Example:
-        >>> words, offsets = [[0, 4], [4, 5], [6, 7], [8, 9]], [[0, 2], [2, 4], [6, 7], [8, 9]]
-        >>> pieces_of_words(np.array(words), np.array(offsets), 3)
-        (array([ 0, -1,  2], dtype=int32), array([ 1, -1,  2], dtype=int32))
     """
     first = np.searchsorted(offsets[:, 1], words[:, 0], side="right")
     last = np.searchsorted(offsets[:, 0], words[:, 1], side="left") - 1

@@ -80,14 +80,6 @@ def hold_out(batch: Any, every: int, step: Array | int) -> tuple[Any, Any]:
     """A batch ``[R, ...]`` without its held-out rows, and these: each ``every``-th, in turns.
 
     Neighbouring rows stay neighbours, so that devices need not exchange rows.
-
-    Example:
-        >>> for step in range(3):
-        ...     kept, held_out = hold_out(jnp.arange(6), 3, step)
-        ...     print(kept, held_out, put_back(kept, held_out, 3, step))
-        [1 2 4 5] [0 3] [0 1 2 3 4 5]
-        [2 0 5 3] [1 4] [0 1 2 3 4 5]
-        [0 1 3 4] [2 5] [0 1 2 3 4 5]
     """
 
     def grouped(x: Array) -> Array:

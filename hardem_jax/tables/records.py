@@ -62,8 +62,9 @@ class TableSolver(Solver):
             InputError: it is beyond what Z can hold.
         """
 
+    @staticmethod
     @abc.abstractmethod
-    def unsolved(self, example: TableQuestion) -> Any:
+    def unsolved(example: TableQuestion, /) -> Any:
         """The question with an empty Z."""
 
     def records(self, examples: Sequence[TableQuestion]) -> Iterator[Record]:

@@ -86,11 +86,6 @@ def to_cell(value: Any, where: str) -> Cell:
 
     Raises:
         TypeError: the value is something else, such as a duration.
-
-    Example:
-        >>> import datetime
-        >>> [to_cell(value, "answer") for value in (datetime.date(2010, 7, 6), True, np.nan, 7)]
-        ['2010-07-06', 'True', None, 7]
     """
     if isinstance(value, np.datetime64):
         moment = value.astype("datetime64[us]").item()
@@ -111,12 +106,7 @@ def to_cell(value: Any, where: str) -> Cell:
 
 
 def cell_text(cell: Cell) -> str:
-    """A cell as people read it.
-
-    Example:
-        >>> [cell_text(cell) for cell in (0.1 + 0.2, 6.626e-34, 12467.0, None)]
-        ['0.3', '6.626e-34', '12467', 'NULL']
-    """
+    """A cell as people read it."""
     return "NULL" if cell is None else result_texts([cell])[0]
 
 

@@ -103,10 +103,6 @@ def column_names(header: Sequence[str]) -> list[str]:
 
     The first column with a name keeps it. Others, and those without a name, get their number
     appended, repeatedly if the table already has that name.
-
-    Example:
-        >>> column_names(["City", "Year", "city", ""])
-        ['City', 'Year', 'city_3', '_4']
     """
     names, seen = [], {""}
     taken = {name.lower() for name in header}
@@ -127,10 +123,6 @@ def split_words(question: str) -> np.ndarray:
     character is a word, too, for nothing marks where longer ones begin. Every word boundary is a
     boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
     whatever the vocabulary.
-
-    Example:
-        >>> split_words("over $1,000?").tolist()
-        [[0, 4], [5, 6], [6, 7], [7, 8], [8, 11], [11, 12]]
     """
     check_text(question, "question")
     spans = [match.span() for match in _WORD.finditer(question)]

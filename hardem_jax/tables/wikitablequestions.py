@@ -103,12 +103,7 @@ def _values(file: Path) -> dict[str, tuple[str, ...]]:
 
 
 def unescape(field: str) -> str:
-    r"""The text that a field of a TSV file stands for.
-
-    Example:
-        >>> unescape(r"AC\\nDC\pline\n2") == "AC\\nDC|line\n2"
-        True
-    """
+    r"""The text that a field of a TSV file stands for."""
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], field)
 
 

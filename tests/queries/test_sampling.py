@@ -149,11 +149,16 @@ def test_certain_factors_are_always_drawn():
     assert np.all(found[1, :, 2] == 0)
 
 
+@jax.jit
+def sampled(queries, within=None):
+    """Everything that finds queries, in one program."""
+    samples = queries.sample(KEY, 20, within=within)
+    return samples, queries.top(10, within=within), queries.log_mass(within=within)
+
+
 def test_queries_have_32_bits_where_jax_has_64():
     with jax.enable_x64(True):
-        found = distribution(0)
-        drawn, _ = found.sample(jax.random.key(0), 3)
-        best, _ = found.top(2)
+        (drawn, _), (best, _), _ = sampled(distribution(0))
     assert drawn.dtype == best.dtype == jnp.int32
 
 
@@ -173,13 +178,11 @@ def test_a_dimension_may_have_no_entries(name):
         columns=jnp.ones((1, columns), bool),
         words=jnp.ones((1, words), bool),
     )
-    samples, log_probs = queries.sample(KEY, 20)
-    greedy = queries.greedy()
-    assert greedy.shape == (1, 11)
+    (samples, log_probs), (possible, scores), _ = sampled(queries)
+    assert queries.greedy().shape == (1, 11)
     if name in ("columns", "aggregators"):
         assert (samples == -1).all() and (log_probs == -jnp.inf).all()
         return
-    possible, scores = queries.top(10)
     assert (scores[0] > -jnp.inf).sum() == 4 and (possible[0, :4, 2] == 0).all()
     assert {tuple(z) for z in samples[0].tolist()} <= {tuple(z) for z in possible[0].tolist()}
     np.testing.assert_allclose(log_probs, np.log(1 / 4), rtol=1e-5)
@@ -187,12 +190,12 @@ def test_a_dimension_may_have_no_entries(name):
 
 def test_a_support_may_link_no_condition():
     within = Support(jnp.zeros((B, 0, 4), jnp.int32), jnp.ones((B, 4, 2), bool))
-    samples, log_probs = distribution().sample(KEY, 20, within=within)
+    (samples, log_probs), *_ = sampled(distribution(), within)
     assert (samples[..., 2] == 0).all() and jnp.isfinite(log_probs).all()
 
 
 def test_nan_is_not_taken_for_no_query():
     values = {name: np.full_like(table, np.nan) for name, table in logits().items()}
     queries = query_distribution(**values, columns=COLUMNS, words=WORDS)
-    assert jnp.isnan(queries.log_mass()).all()
-    assert jnp.isnan(queries.sample(KEY, 3)[1]).all() and jnp.isnan(queries.top(1)[1]).all()
+    (_, log_probs), (_, scores), mass = sampled(queries)
+    assert all(jnp.isnan(x).all() for x in (log_probs, scores[:, 0], mass))

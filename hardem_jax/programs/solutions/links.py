@@ -209,13 +209,7 @@ def _numbers_compared(
 
 
 def spans(question: str, words: np.ndarray) -> Iterator[tuple[int, int, str]]:
-    """First word, last word and text of every span that may be a value.
-
-    Example:
-        >>> from hardem_jax.tables.table import split_words
-        >>> [text for *_, text in spans("over 1,000?", split_words("over 1,000?"))]
-        ['over', 'over 1,000', '1,000']
-    """
+    """First word, last word and text of every span that may be a value."""
     bounds = words.tolist()
     inside = {
         offset
@@ -248,10 +242,6 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
     """What a span is compared with, by the names of number parts; ``key`` is its `text_key`.
 
     Empty if it is not a number, or one beyond float64.
-
-    Example:
-        >>> span_numbers("third", "3")
-        {'number': 3.0, 'second number': 3.0, 'day': 3.0, 'count': 3.0}
     """
     numbers = _span_numbers(text, key)
     return numbers if all(map(math.isfinite, numbers.values())) else {}

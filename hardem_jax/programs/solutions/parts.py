@@ -133,12 +133,6 @@ def text_key(text: str) -> str:
     in numbers go; number words and ordinals become digits, and words for winning and losing "win"
     and "lose". A sign stays before a number that follows a blank. A text without letters and digits
     is its own key.
-
-    Example:
-        >>> text_key("Beyoncé’s “Hits”[4]"), text_key("USL A-Leagues"), text_key("-1,234.5 km")
-        ('beyonce s hit', 'usl a league', '-1234.5 km')
-        >>> text_key("the Third of three"), text_key("3rd")
-        ('the 3 of 3', '3')
     """
     plain = _plain(text)
     words = _TOKEN.findall(_INSIDE.sub("", plain))
@@ -147,16 +141,7 @@ def text_key(text: str) -> str:
 
 @functools.lru_cache(maxsize=1 << 17, typed=True)
 def read_cell(cell: Cell) -> dict[int, tuple[Value, ...]]:
-    """The values of every part that a cell has, by index in `PARTS`.
-
-    Example:
-        >>> values = read_cell("july 6, 2010 (w 13-7)")
-        >>> {PARTS[part]: [value.shown for value in found] for part, found in values.items()}
-        ... # doctest: +NORMALIZE_WHITESPACE
-        {'text': ['july 6, 2010 (w 13-7)'], 'item': ['july 6', '2010 (w 13-7)'],
-         'first': ['july 6, 2010'], 'second': ['w 13-7'], 'number': [13.0], 'second number': [7.0],
-         'date': ['2010-07-06'], 'year': [2010.0], 'month': ['july'], 'day': [6.0], 'count': [2.0]}
-    """
+    """The values of every part that a cell has, by index in `PARTS`."""
     if cell is None or is_nothing(cell):
         return {}
     if isinstance(cell, int) and MAX_WHOLE < abs(cell) < 2**63:
@@ -177,12 +162,7 @@ def read_cell(cell: Cell) -> dict[int, tuple[Value, ...]]:
 
 
 def is_nothing(cell: Cell) -> bool:
-    """Whether a cell is NULL or a text that stands for nothing.
-
-    Example:
-        >>> is_nothing("N/A"), is_nothing(" — "), is_nothing("no")
-        (True, True, False)
-    """
+    """Whether a cell is NULL or a text that stands for nothing."""
     if not isinstance(cell, str):
         return cell is None
     text = _plain(cell).strip()
@@ -191,14 +171,7 @@ def is_nothing(cell: Cell) -> bool:
 
 @functools.lru_cache(maxsize=1 << 16)
 def read_numbers(text: str) -> dict[str, Value]:
-    """The values of the number parts of a text, by name, except "count".
-
-    Example:
-        >>> {part: value.key for part, value in read_numbers("$2.5 million in 1:05.5").items()}
-        {'time': 65.5, 'number': 2500000.0}
-        >>> read_numbers("6 july")["date"].shown, read_numbers("6 july")["month"]
-        ('xxxx-07-06', Value(key=7.0, shown='july'))
-    """
+    """The values of the number parts of a text, by name, except "count"."""
     text = left = _plain(text)
     values: dict[str, Value] = {}
     if date := _find_date(text):

@@ -120,10 +120,6 @@ def number_spans(
     """First word, last word and number of the spans that may be compared with a real column.
 
     ``which`` is `SqlRules.numbers`.
-
-    Example:
-        >>> list(number_spans("over 2.5", [[0, 4], [5, 6], [6, 7], [7, 8]], "whole"))
-        [(1, 3, 2.5)]
     """
     if which == "official":
         for first, (start, _) in enumerate(bounds):

@@ -29,10 +29,6 @@ def sum_like_sqlite(
     Raises:
         ExecutionError: a sum of integers exceeds 64 bits. Since SQLite 3.43, any float among the
             addends prevents this error; before, the float must come before the overflow.
-
-    Example:
-        >>> [sum_like_sqlite([0.1, 0.2, 0.3], compensated=flag) for flag in (False, True)]
-        [0.6000000000000001, 0.6]
     """
     leading, integer, overflow = _leading_integers(addends)
     if overflow and compensated:  # a float anywhere turns the sum into a float

@@ -56,12 +56,7 @@ def check_query(table: Table, query: Query) -> None:
 
 
 def sql_type(values: Iterable[Cell], column_type: str) -> str:
-    """SQLite's type of a column: "numeric", which keeps integers, if float64 would round one.
-
-    Example:
-        >>> sql_type([7, 2**53], "real"), sql_type([7, 2**53 + 1], "real")
-        ('real', 'numeric')
-    """
+    """SQLite's type of a column: "numeric", which keeps integers, if float64 would round one."""
     if column_type == "real" and any(
         isinstance(value, int) and MAX_WHOLE < abs(value) < 2**63 for value in values
     ):
@@ -86,10 +81,6 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
     Raises:
         ExecutionError: text without a number is compared with a real column, or SQLite cannot
             hold the value.
-
-    Example:
-        >>> bound_value("Miami", "text"), bound_value("1,200", "real"), bound_value("top 5", "real")
-        ('miami', 1200.0, 5.0)
     """
     value = plain_cell(value, "condition")  # type: ignore[assignment]
     if not isinstance(value, str):
@@ -105,12 +96,7 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
 
 
 def official_number(text: str) -> float:
-    """The number in a text that is compared with a real column, by the rules above.
-
-    Example:
-        >>> official_number("12,5"), official_number("-2.5 m"), official_number("-2 m")
-        (125.0, -2.5, 2.0)
-    """
+    """The number in a text that is compared with a real column, by the rules above."""
     number = decimal_number(text)
     if number is None:
         if (first := _FIRST_NUMBER.search(text)) is None:
@@ -120,12 +106,7 @@ def official_number(text: str) -> float:
 
 
 def exact_number(text: str) -> float | int:
-    """As `official_number`, but an integer where float64 would round a whole number of 64 bits.
-
-    Example:
-        >>> exact_number("id 9007199254740993"), exact_number("7"), exact_number("1e30")
-        (9007199254740993, 7.0, 1e+30)
-    """
+    """As `official_number`, but an integer where float64 would round a whole number of 64 bits."""
     number = official_number(text)
     if not MAX_WHOLE <= abs(number) <= 2**63:
         return number
@@ -166,10 +147,6 @@ def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
 
     Raises:
         InputError: SQLite cannot hold a cell.
-
-    Example:
-        >>> stored_cells(("7", 8, None, "N/A"), "real"), stored_cells((7.0, "Ann"), "text")
-        ((7.0, 8.0, None, 'n/a'), ('7.0', 'ann'))
     """
     values = in_lower_case(values)
     plain = str if column_type == "text" else float
@@ -209,12 +186,7 @@ def number_as_text(value: float | int) -> str:
 
 @functools.lru_cache(maxsize=2**16)
 def text_addend(text: str) -> int | float:
-    """What a text adds to a sum: the number it starts with, or 0; an int if the text is an integer.
-
-    Example:
-        >>> [text_addend(text) for text in ("12", "12.0", "12 km", "km")]
-        [12, 12.0, 12.0, 0.0]
-    """
+    """What a text adds to a sum: the number it starts with, or 0; an int if all of it is one."""
     if _PLAIN_INTEGER.fullmatch(text):
         return int(text)
     if not _STARTS_LIKE_A_NUMBER.match(text):
