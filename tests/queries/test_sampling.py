@@ -1,4 +1,4 @@
-"""Sums over well-formed queries and samples of them, against exhaustive enumeration."""
+"""What sums, samples and searches of queries make of limits, missing parts and certain ones."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,6 @@ import scipy.stats
 
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.sampling import Support
-from tests.frequencies import p_value
 from tests.marks import slow
 from tests.queries.test_distribution import (
     COLUMNS,
@@ -17,7 +16,6 @@ from tests.queries.test_distribution import (
     B,
     K,
     by_formula,
-    distribution,
     logits,
     queries_of,
     query_distribution,
@@ -37,76 +35,19 @@ def is_within(row, query):
     return HEADS[row, query[0], query[1]] and all(part in LINKS[row] for part in clause)
 
 
-def enumerated(row, limit, seed=0, within=None):
+def values(seed=0, fill=None):
+    return logits(seed, fill)
+
+
+def distribution(values):
+    return QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
+
+
+def enumerated(row, within=None, max_conditions=K, seed=0):
     """The queries of a row that are allowed, and their log-probabilities."""
-    every = [z for z in queries_of(row) if limit is None or z[2] <= limit]
+    every = [z for z in queries_of(row) if z[2] <= max_conditions]
     every = [z for z in every if within is None or is_within(row, z)]
     return every, np.array([by_formula(logits(seed), row, z) for z in every])
-
-
-@pytest.mark.parametrize("within", [None, WITHIN], ids=["all", "some"])
-@pytest.mark.parametrize("limit", [None, *slow(0, 1, 7)])
-@pytest.mark.parametrize("seed", [0, *slow(1, 2)])
-def test_log_mass_sums_over_every_query(seed, limit, within):
-    expected = [
-        scipy.special.logsumexp(enumerated(row, limit, seed, within)[1]) for row in range(B)
-    ]
-    mass = jax.jit(lambda q, w: q.log_mass(max_conditions=limit, within=w))
-    found = mass(distribution(seed, fill=9.0), within)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_the_gradient_of_log_mass_is_that_of_the_sum():
-    def summed(values, rows):
-        queries = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
-        totals = [jax.nn.logsumexp(queries.log_prob(z)[i]) for i, z in enumerate(rows)]
-        return jnp.sum(jnp.stack(totals))
-
-    def exact(values):
-        queries = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
-        return jnp.sum(queries.log_mass())
-
-    rows = [jnp.array([list(queries_of(row))] * B) for row in range(B)]
-    expected = jax.jit(jax.grad(summed))(logits(), rows)
-    found = jax.jit(jax.grad(exact))(logits())
-    for name in expected:
-        np.testing.assert_allclose(found[name], expected[name], atol=2e-6, err_msg=name)
-    assert np.abs(found["column"]).max() > 1e-3
-
-
-@pytest.mark.parametrize("within", [None, WITHIN], ids=["all", "some"])
-@pytest.mark.parametrize("limit", [None, *slow(0, 1)])
-def test_samples_have_the_frequencies_of_the_distribution(limit, within):
-    count = 8_000
-    draw = jax.jit(lambda q, w, key: q.sample(key, count, max_conditions=limit, within=w))
-    found, log_probs = draw(distribution(fill=9.0), within, KEY)
-    for row in range(B):
-        every, scores = enumerated(row, limit, within=within)
-        scores -= scipy.special.logsumexp(scores)
-        place = {tuple(z): i for i, z in enumerate(every)}
-        drawn = [place[tuple(z)] for z in found[row].tolist()]  # all of them are well-formed
-        np.testing.assert_allclose(log_probs[row], scores[drawn], rtol=1e-4, atol=1e-5)
-        assert p_value(drawn, scores) > 0.001
-
-
-def test_the_best_of_those_allowed_are_found():
-    found, scores = jax.jit(lambda q, w: q.top(60, within=w))(distribution(fill=9.0), WITHIN)
-    for row in range(B):
-        every, log_probs = enumerated(row, None, within=WITHIN)
-        order = np.argsort(-log_probs)[:60]
-        assert found[row, : len(order)].tolist() == [every[i] for i in order]
-        np.testing.assert_allclose(scores[row, : len(order)], log_probs[order], rtol=1e-5)
-        assert np.all(np.asarray(found[row, len(order) :]) == -1)
-    assert len(order) == 6  # two heads, with no condition or one of two
-    mode = jax.jit(lambda q, w: q.mode(within=w))(distribution(fill=9.0), WITHIN)
-    assert mode.tolist() == found[:, 0].tolist()
-
-
-def test_samples_are_independent_of_one_another():
-    found, _ = jax.jit(lambda q, key: q.sample(key, 4000))(distribution(), jax.random.key(0))
-    first, second = np.asarray(found[0, :2000, 0]), np.asarray(found[0, 2000:, 0])
-    table = scipy.stats.contingency.crosstab(first, second).count
-    assert scipy.stats.chi2_contingency(table).pvalue > 0.01
 
 
 @pytest.mark.parametrize("fill", [np.nan, *slow(np.inf, -np.inf)])
@@ -158,7 +99,7 @@ def sampled(queries, within=None):
 
 def test_queries_have_32_bits_where_jax_has_64():
     with jax.enable_x64(True):
-        (drawn, _), (best, _), _ = sampled(distribution(0))
+        (drawn, _), (best, _), _ = sampled(distribution(values()))
     assert drawn.dtype == best.dtype == jnp.int32
 
 
@@ -190,12 +131,5 @@ def test_a_dimension_may_have_no_entries(name):
 
 def test_a_support_may_link_no_condition():
     within = Support(jnp.zeros((B, 0, 4), jnp.int32), jnp.ones((B, 4, 2), bool))
-    (samples, log_probs), *_ = sampled(distribution(), within)
+    (samples, log_probs), *_ = sampled(distribution(values()), within)
     assert (samples[..., 2] == 0).all() and jnp.isfinite(log_probs).all()
-
-
-def test_nan_is_not_taken_for_no_query():
-    values = {name: np.full_like(table, np.nan) for name, table in logits().items()}
-    queries = query_distribution(**values, columns=COLUMNS, words=WORDS)
-    (_, log_probs), (_, scores), mass = sampled(queries)
-    assert all(jnp.isnan(x).all() for x in (log_probs, scores[:, 0], mass))
