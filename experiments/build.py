@@ -59,9 +59,6 @@ else:
 class BuildDataSet(BuildCommand):
     """Read the official files, find Z of every question and write both to a TFDS data set.
 
-    The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. Running the same command again finds it there; other options or files make another build.
-
     Attributes:
         chosen: which one, and its rules.
     """

@@ -10,8 +10,9 @@ The questions of DROP (Dua et al., 2019) whose answer is a number. With the fold
     python -m experiments.drop predict --run-dir runs/drop --document game.txt \
         --question "How many yards longer was the first field goal?"
 
-That is the tagger. NAQANet uses only numbers of the passage, and counts; its other settings are
-those of Dua et al. (2019), with the paper's batch size and length::
+That is the tagger; the paper's also has percentages (``prepare --rules.percent term``). NAQANet
+uses only numbers of the passage, and counts; its other settings are those of Dua et al. (2019),
+with the paper's batch size and length::
 
     python -m experiments.drop prepare --folder drop --out built/naqanet \
         --rules.no-special-numbers --rules.no-question-numbers --rules.max-count 9
@@ -24,44 +25,20 @@ those of Dua et al. (2019), with the paper's batch size and length::
         --objective.tau 10000
 """
 
-import dataclasses
-
-from hardem_jax.cli.builds import BuildCommand
+from hardem_jax.cli.builds import BuildCommand, prepare
 from hardem_jax.cli.command import run_command
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.commands import Compare, Evaluate, Predict, Train
-from hardem_jax.equations.solutions.enumeration import EquationRules
-from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.errors import require
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare(BuildCommand):
-    """Find the numbers of every text and every equation that gives the answer.
-
-    The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. Running the same command again finds it there; other options or files make another build.
-
-    Attributes:
-        max_words: longer passages are cut (paper: 400); None for no limit.
-        numbers: what counts as a number.
-        rules: what counts as an equation. The paper's BERT tagger also has percentages:
-            ``--rules.percent term``.
-    """
+class Build(BuildCommand):
+    """Find the numbers of every text and every equation that gives the answer."""
 
     LAYOUTS = {"": DropNum}
 
-    max_words: int | None = 400
-    numbers: NumberConfig = NumberConfig()
-    rules: EquationRules = EquationRules()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "max_words", at_least=1)
-
 
 COMMANDS = {
-    "prepare": Prepare,
+    "prepare": prepare(Build),
     "train": Train,
     "compare": Compare,
     "evaluate": Evaluate,

@@ -90,16 +90,7 @@ class Train(spans.Train):
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="rouge_l")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(spans.Compare):
-    """Train First-only, MML, hard EM and the released MML, and tabulate them."""
-
-    TRAIN = Train
-    CURVES = {"span_loss": "training loss over Z", "rouge_l": "ROUGE-L (%)"}
-
-    inference: SpanInference = INFERENCE
-    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="rouge_l", patience=None)
-
+Compare = spans.compare(Train, rouge_l="ROUGE-L (%)")
 
 COMMANDS = {
     "prepare": Prepare,

@@ -81,14 +81,7 @@ class Train(spans.Train):
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="em")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(spans.Compare):
-    """Train First-only, MML, hard EM and the released MML, and tabulate them."""
-
-    TRAIN = Train
-
-    batches: BatchConfig = BatchConfig(batch_size=192)
-    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="em", patience=None)
+Compare = spans.compare(Train, f1="F1 (%)", em="exact match (%)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -27,28 +27,18 @@ reads its files, and ``--layout jsonl`` or ``csv`` those of your own, which
 import dataclasses
 from typing import Literal
 
-from hardem_jax.cli.builds import BuildCommand
+from hardem_jax.cli.builds import BuildCommand, prepare
 from hardem_jax.cli.command import run_command
-from hardem_jax.errors import require
 from hardem_jax.queries.builds import TableQuestions, WikiSQL, WikiTableQuestions
 from hardem_jax.queries.commands import Compare, Convert, Evaluate, Predict, Train
-from hardem_jax.queries.solutions.enumeration import SqlRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare(BuildCommand):
+class Build(BuildCommand):
     """Find every query that executes to the answer.
-
-    The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         layout: of the files in ``folder``.
-        rules: what counts as a query.
-        supervised: with WikiSQL, make the annotated query all of Z.
-        number: with WikiTableQuestions, the number of the random split, 1 to 5.
-        tagged: with WikiTableQuestions, read the numbers and dates of the answers from the
-            release's ``.tagged`` files, as its evaluator does.
     """
 
     LAYOUTS = {
@@ -59,14 +49,6 @@ class Prepare(BuildCommand):
     }
 
     layout: Literal["wikisql", "wikitablequestions", "jsonl", "csv"] = "wikisql"
-    rules: SqlRules = SqlRules(cap=4096)
-    supervised: bool = False
-    number: int = 1
-    tagged: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "number", at_least=1, at_most=5)
 
     def run(self) -> None:
         super().run()
@@ -75,7 +57,7 @@ class Prepare(BuildCommand):
 
 
 COMMANDS = {
-    "prepare": Prepare,
+    "prepare": prepare(Build),
     "train": Train,
     "compare": Compare,
     "evaluate": Evaluate,

@@ -20,27 +20,18 @@ Programs have superlatives, neighbours, groups, differences and nested condition
 import dataclasses
 from typing import Literal
 
-from hardem_jax.cli.builds import BuildCommand
+from hardem_jax.cli.builds import BuildCommand, prepare
 from hardem_jax.cli.command import run_command
-from hardem_jax.errors import require
 from hardem_jax.programs.builds import TablePrograms, WikiTablePrograms
 from hardem_jax.programs.commands import Compare, Evaluate, Predict, Train
-from hardem_jax.programs.solutions.rules import ProgramRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare(BuildCommand):
+class Build(BuildCommand):
     """Find every program whose result is the answer.
-
-    The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         layout: of the files in ``folder``.
-        rules: what counts as a program.
-        number: number of the random split, 1 to 5.
-        tagged: read the numbers and dates of the answers from the release's ``.tagged`` files, as
-            its evaluator does.
     """
 
     LAYOUTS = {
@@ -50,17 +41,10 @@ class Prepare(BuildCommand):
     }
 
     layout: Literal["wikitablequestions", "jsonl", "csv"] = "wikitablequestions"
-    rules: ProgramRules = ProgramRules()
-    number: int = 1
-    tagged: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "number", at_least=1, at_most=5)
 
 
 COMMANDS = {
-    "prepare": Prepare,
+    "prepare": prepare(Build),
     "train": Train,
     "compare": Compare,
     "evaluate": Evaluate,

@@ -2,14 +2,18 @@
 
 A task is a package whose modules are called alike. With its line here it has train, compare,
 evaluate, predict, inspect, build and benchmark; what it lacks (no ``builds.py``, say), it does not
-have.
+have. A package of your own names its tasks by entry points of the group "hardem_jax.tasks", or adds
+a line to `TASKS`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+from importlib.metadata import entry_points
 from types import ModuleType
+from typing import Any
 
 #: Name of a task, as runs record it -> its package.
 TASKS = {
@@ -21,6 +25,11 @@ TASKS = {
 }
 
 
+def tasks() -> dict[str, str]:
+    """All tasks with their packages: those of `TASKS` and of other packages that are installed."""
+    return {**_installed(), **TASKS}
+
+
 def task_module(task: str, name: str) -> ModuleType:
     """A module of a task, or of a room that tasks share, such as "documents".
 
@@ -28,7 +37,22 @@ def task_module(task: str, name: str) -> ModuleType:
         >>> task_module("queries", "solutions").__name__
         'hardem_jax.queries.solutions'
     """
-    return importlib.import_module(f"{TASKS.get(task, f'hardem_jax.{task}')}.{name}")
+    return importlib.import_module(f"{_package(task)}.{name}")
+
+
+def task_type(task: str) -> Any:
+    """The `hardem_jax.task.base.Task` of this name: the ``TASK`` of its module ``task``."""
+    return task_module(task, "task").TASK
+
+
+def has_module(task: str, name: str) -> bool:
+    """Whether a task has a module of this name.
+
+    Example:
+        >>> has_module("queries", "search_task"), has_module("spans", "search_task")
+        (True, False)
+    """
+    return importlib.util.find_spec(f"{_package(task)}.{name}") is not None
 
 
 def tasks_with(name: str) -> list[str]:
@@ -38,8 +62,13 @@ def tasks_with(name: str) -> list[str]:
         >>> tasks_with("builds")
         ['spans', 'equations', 'queries', 'programs']
     """
-    return [
-        task
-        for task, package in TASKS.items()
-        if importlib.util.find_spec(f"{package}.{name}") is not None
-    ]
+    return [task for task in tasks() if has_module(task, name)]
+
+
+def _package(task: str) -> str:
+    return TASKS.get(task) or _installed().get(task, f"hardem_jax.{task}")
+
+
+@functools.cache
+def _installed() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(group="hardem_jax.tasks")}

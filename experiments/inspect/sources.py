@@ -18,7 +18,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import prepare_split
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
-from hardem_jax.registry import TASKS, task_module, tasks_with
+from hardem_jax.registry import has_module, task_module, task_type, tasks
 from hardem_jax.settings import from_json
 from hardem_jax.show.record import Choose, Record, View, everything
 from hardem_jax.task.run_config import RunConfig, check_run
@@ -116,7 +116,7 @@ def open_source(
         title = f"{questions.meta['data set']} {split or 'dev'}"
     source = Source(task, title, questions.first(count), questions.left_out)
     counted = frozenset(questions.left_out.values())
-    if task in tasks_with("splits"):  # which read builds
+    if has_module(task, "splits"):  # which read builds
         left_out, asked = _lacking(place, split or "dev", count)
         source = dataclasses.replace(source, left_out=left_out, asked=asked)
     return dataclasses.replace(source, counted=counted)
@@ -250,7 +250,7 @@ def _ask(
     from hardem_jax.task.trained import Trained
 
     data = source.data
-    trained = Trained(setting.kind(), run_dir, checkpoint, batch_size=batch_size)
+    trained = Trained(task_type(source.task), run_dir, checkpoint, batch_size=batch_size)
     trained.task.check(data, trained.model, str(run_dir))
     inputs = trained.model.inputs(data)
     readings = list(trained.reader.read(trained.params, inputs))
@@ -271,7 +271,7 @@ def _setting(run_dir: Path) -> tuple[str, TrainCommand]:
     file = run_dir / "config.json"
     content = read_json_object(file)
     task, flags = content.get("task"), content.get("flags")
-    if task not in TASKS or not isinstance(flags, dict) or flags.get("type") != "Train":
+    if task not in tasks() or not isinstance(flags, dict) or flags.get("type") != "Train":
         raise InputError(f"{file}: expected a run that train wrote, found another")
     return task, from_json(task_module(task, "commands").Train, flags, str(file))
 
@@ -283,14 +283,14 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
             raise InputError(f"--split: expected a build, found the prepared split {folder}")
         # Its format is named after its task.
         task = str(read_json_object(folder / "meta.json").get("format")).partition(" ")[0]
-        task = task if task in TASKS else "spans"
-        return task, task_module(task, "task").TASK.QUESTIONS.open(folder)
+        task = task if task in tasks() else "spans"
+        return task, task_type(task).QUESTIONS.open(folder)
     from hardem_jax.data.builders.read import open_build
 
     build = open_build(folder)
     if build.kind == "documents":
         return build.kind, _documents(build, split or "dev")
-    kind = task_module(build.kind, "task").TASK
+    kind = task_type(build.kind)
     return build.kind, kind.QUESTIONS.open(build.folder, split or "dev")
 
 

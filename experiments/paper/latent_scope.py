@@ -21,6 +21,7 @@ from typing import Literal
 from experiments.open_qa import Compare
 from experiments.paper.cells import CellsCommand, Found, metric_of
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.errors import InputError
 from hardem_jax.training.fingerprint import may_change
@@ -50,7 +51,7 @@ class LatentScope(Compare, CellsCommand):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one value, found none")
 
-    def cells(self) -> dict[str, Compare]:
+    def cells(self) -> dict[str, CompareCommand]:
         return {
             f"{scope}, {likelihood}": self.cell(
                 Compare,

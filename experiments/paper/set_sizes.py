@@ -22,6 +22,7 @@ import numpy as np
 
 from experiments.paper.cells import CellsCommand, Found
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.data.batching.padding import Subset
 from hardem_jax.errors import InputError, require
 from hardem_jax.queries import commands as queries
@@ -61,8 +62,8 @@ def neighbours(sizes: np.ndarray, target: float, count: int, *, seed: int = 0) -
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SubsetSetting(queries.SqlSetting):
-    """All flags of a run on a subset except its objective.
+class Train(queries.Train):
+    """Train a parser on a subset.
 
     Attributes:
         target: wanted mean of |Z|.
@@ -82,16 +83,7 @@ class SubsetSetting(queries.SqlSetting):
         return dataclasses.replace(data, questions=Subset(data.questions, chosen))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(queries.Train, SubsetSetting):
-    """Train a parser on a subset."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(queries.Compare, SubsetSetting):
-    """Compare the objectives on a subset."""
-
-    TRAIN = Train
+Compare = comparison(Train, curves=queries.Compare.CURVES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,8 +109,8 @@ class SetSizes(queries.Compare, CellsCommand):
         if not self.targets:
             raise InputError("targets: expected at least one value, found none")
 
-    def cells(self) -> dict[str, Compare]:
-        sizes = set_sizes(self.open_data())
+    def cells(self) -> dict[str, CompareCommand]:
+        sizes = set_sizes(self.any_run.open_data())
         count = self.subset_questions or largest_count(sizes, max(self.targets))
         if not 0 < count <= len(sizes):
             raise InputError(

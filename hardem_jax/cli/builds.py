@@ -7,18 +7,19 @@ import contextlib
 import dataclasses
 import functools
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.train import Setting
+from hardem_jax.cli.flags import with_flags_of
+from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import sizes
 from hardem_jax.data.files import write_text
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.progress import counted
-from hardem_jax.show.record import View
+from hardem_jax.registry import task_type
 from hardem_jax.training.fingerprint import may_change
 
 # `hardem_jax.data.builders` imports TFDS, so it is imported only when a command runs.
@@ -28,11 +29,10 @@ from hardem_jax.training.fingerprint import may_change
 class BuildCommand:
     """Read the official files, find Z of every question and write both to a TFDS data set.
 
-    The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. Running the same command again finds it there; other options or files make another build.
-
     Attributes:
-        out: folder of all builds; the folder of this one is printed.
+        out: folder of all builds. That of this one, which is printed, is named after its options
+            and the contents of its files: the same command finds it there, and other options or
+            files make another build.
         folder: the official files; without it they are downloaded, where that is possible.
         splits: splits to build; by default those whose files are present.
         processes: number of processes that find Z; the result is the same.
@@ -53,6 +53,7 @@ class BuildCommand:
     def __post_init__(self) -> None:
         require(self, "processes", "shard_size", at_least=1)
         require_different(self, "splits")
+        self.data_set()  # refuses what it does not take
 
     def data_set(self) -> DataSet:
         """What is built: the data set of the layout, with the flags that it has.
@@ -97,9 +98,15 @@ class BuildCommand:
         print(build.folder)
 
 
+def prepare(base: type[BuildCommand]) -> Any:
+    """The command ``prepare`` of a data set: its fields, in every layout, are flags as well."""
+    kinds = dict.fromkeys(base.LAYOUTS.values())
+    return with_flags_of(*kinds, name="Prepare", base=base, without=("layout",), defaults={})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BuildSetting(Setting):
-    """All flags of a run on builds except its objective.
+class TrainOnBuild(TrainCommand):
+    """Train a model, or continue the run in ``out`` where it stopped.
 
     Attributes:
         data: folder of the build to train on.
@@ -115,22 +122,15 @@ class BuildSetting(Setting):
     dev_split: str = may_change("identified by contents", default="dev")
     first: Literal["documented", "drawn"] = "documented"
 
-    @abc.abstractmethod
-    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
-        """What a model says about a question, from the reading of its input."""
-
-    def views(
-        self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
-    ) -> list[View]:
-        ordered = sorted(readings, key=lambda pair: pair[0])
-        return [self.view(task, data, i, inputs[i], reading) for i, reading in ordered]
+    def task(self, data: Any, dev: Any) -> Any:
+        return task_type(self.TASK)(self.inference, data.rules)
 
     def open_data(self) -> Any:
         drawn = self.loop.seed if self.first == "drawn" else None
-        return _open(self.kind(), self.data, self.data_split, drawn=drawn)
+        return task_type(self.TASK).QUESTIONS.open(self.data, self.data_split, drawn=drawn)
 
     def open_dev(self, count: int | None) -> Any:
-        return _open(self.kind(), self.dev, self.dev_split).first(count)
+        return task_type(self.TASK).QUESTIONS.open(self.dev, self.dev_split).first(count)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ class EvaluateOnBuild(EvaluateCommand):
             write_text(self.official, self.official_text(data, answers))
 
     def open(self) -> Any:
-        return _open(self.kind(), self.data, self.split)
+        return task_type(self.TASK).QUESTIONS.open(self.data, self.split)
 
     def split_and_digest(self) -> tuple[str, str]:
         from hardem_jax.data.builders.read import open_build
@@ -167,7 +167,3 @@ class EvaluateOnBuild(EvaluateCommand):
         build = open_build(self.data)
         build.check_split(self.split)
         return self.split, build.meta["splits"][self.split]["content"]
-
-
-def _open(kind: Any, folder: Path, split: str, **options: Any) -> Any:
-    return kind.QUESTIONS.open(folder, split, **options)

@@ -23,7 +23,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from rich.console import Console
 
@@ -38,12 +38,13 @@ from hardem_jax.analysis.comparison import (
 )
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.devices import say
+from hardem_jax.cli.flags import with_flags_of
 from hardem_jax.cli.train import Setting, TrainCommand
-from hardem_jax.cli.watching import draw_watched
 from hardem_jax.data.files import make_out, write_json, write_text
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
+from hardem_jax.registry import task_type
 from hardem_jax.settings import to_json
 from hardem_jax.training.fingerprint import flatten, may_change, named_settings
 from hardem_jax.training.metrics_file import read_metrics
@@ -119,8 +120,6 @@ class CompareCommand(Setting):
 
     #: What makes one run.
     TRAIN: ClassVar[type[TrainCommand]]
-    #: What ``objectives`` may name.
-    OBJECTIVES: ClassVar[Any] = AnyObjective
     #: Metric -> label of its axis in the learning curves.
     CURVES: ClassVar[Mapping[str, str]]
 
@@ -144,17 +143,26 @@ class CompareCommand(Setting):
         require_different(self, "init_from")
         require(self, "shown", at_least=0)
         # Refuses what no objective takes.
-        folders = [self._folder(name, self.seeds[0]) for name in self.rows()]
+        folders = [command.out for command in self.commands(self.seeds[0]).values()]
         if len(set(folders)) < len(folders):
             found = ", ".join(folder.name for folder in folders)
             raise InputError(f"objectives: expected a folder of its own for each, found {found}")
+
+    def commands(self, seed: int) -> dict[str, TrainCommand]:
+        """The ``train`` of each row of the table, in its order."""
+        return {name: self._train(name, one, seed) for name, one in self.rows().items()}
+
+    @property
+    def any_run(self) -> TrainCommand:
+        """One of them: the data of all are the same."""
+        return next(iter(self.commands(self.seeds[0]).values()))
 
     def trained(self, run_dir: Path) -> Trained:
         """The last parameters of a run."""
         from hardem_jax.task.trained import Trained
 
-        batch_size = self.inference.batch_size
-        return Trained(self.kind(), run_dir, "last", mesh=self.mesh(), batch_size=batch_size)
+        kind, batch_size = task_type(self.TRAIN.TASK), self.inference.batch_size
+        return Trained(kind, run_dir, "last", mesh=self.mesh(), batch_size=batch_size)
 
     def more_scores(self, run_dir: Path) -> Mapping[str, float]:
         """What a task measures on a finished run in addition to its last evaluation."""
@@ -163,7 +171,7 @@ class CompareCommand(Setting):
 
     def rows(self) -> dict[str, Objective]:
         """Label -> objective, in the order of the table."""
-        return labelled(self.objectives, self.OBJECTIVES)
+        return labelled(self.objectives, get_type_hints(self.TRAIN)["objective"])
 
     def run(self) -> None:
         import jax  # not needed to parse the flags
@@ -201,12 +209,11 @@ class CompareCommand(Setting):
         """All runs, those of the first seed first, in the order of the table."""
         runs, contents = [], {}
         for seed in self.seeds:
-            for name, objective in self.rows().items():
-                train = self._train(name, objective, seed)
+            for name, train in self.commands(seed).items():
                 begun = train.init_from
                 # Objectives share their data, and seeds as well. What does not fit is refused now.
                 if begun not in contents:
-                    contents[begun] = train.start(objective, mesh, begun).data
+                    contents[begun] = train.start(mesh).data
                 # Scores depend on more than the run, such as the number of training questions.
                 settings = named_settings(self) | train.settings(contents[begun])
                 runs.append(_Run(name, train, settings))
@@ -253,7 +260,10 @@ class CompareCommand(Setting):
                 file=self.out / f"by_set_size{'-' if split else ''}{split}.png",
             )
         first = {name: self._folder(name, self.seeds[0]) for name in runs}
-        draw_watched(first, self.watched, self.out)
+        if self.watched:
+            from hardem_jax.cli.watching import draw_watched
+
+            draw_watched(first, self.watched, self.out)
         if self.shown:
             write_text(self.out / "predictions.md", self._predictions(list(runs)))
 
@@ -263,7 +273,7 @@ class CompareCommand(Setting):
 
     def _predictions(self, names: Sequence[str]) -> str:
         """A Markdown table: questions, golds and the answers of each objective, correct in bold."""
-        data = self.open_dev(self.shown)
+        data = self.any_run.open_dev(self.shown)
         columns = []
         for name in names:
             trained = self.trained(self._folder(name, self.seeds[0]))
@@ -308,11 +318,38 @@ class CompareCommand(Setting):
         if run.by_question() is not None:
             return
         say(f"{run.train.out.name}: scoring every question")
-        trained, dev = self.trained(run.train.out), self.open_dev(self.dev_questions)
+        trained, dev = self.trained(run.train.out), run.train.open_dev(self.dev_questions)
         found = trained.task.by_question(dev, trained.evaluate(dev)[1])
         scores = {metric: values.tolist() for metric, values in found.items()}
         # On one line: there may be 100,000 questions.
         write_text(run.questions, json.dumps({"settings": run.settings, "scores": scores}))
+
+
+def comparison(
+    train: type[TrainCommand],
+    *,
+    curves: Mapping[str, str],
+    base: type[CompareCommand] = CompareCommand,
+    **defaults: Any,
+) -> Any:
+    """The command ``compare`` of a task: flags and defaults of its ``train``, but no patience.
+
+    Args:
+        train: makes one run.
+        curves: `CompareCommand.CURVES`.
+        base: has flags and scores that only the comparison has.
+        **defaults: of flags.
+    """
+    loop: Any = next(f.default for f in dataclasses.fields(train) if f.name == "loop")
+    return with_flags_of(
+        train,
+        name="Compare",
+        base=base,
+        without=("objective", "init_from"),
+        defaults={"loop": dataclasses.replace(loop, patience=None)} | defaults,
+        TRAIN=train,
+        CURVES=curves,
+    )
 
 
 def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, Objective]:

@@ -26,7 +26,7 @@ from hardem_jax.data.files import check_writable, file_digest, write_json, write
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
-from hardem_jax.registry import task_module
+from hardem_jax.registry import task_type
 from hardem_jax.task.run_config import check_run
 from hardem_jax.task.scoring import count_by_size
 from hardem_jax.training.fingerprint import compared, may_change
@@ -82,13 +82,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
         super().__post_init__()
         require(self, "batch_size", "packed_tokens", at_least=1)
 
-    def kind(self) -> type[Task]:
-        """The type of the task."""
-        return task_module(self.TASK, "task").TASK
-
-    @abc.abstractmethod
     def open(self) -> Questions:
         """The questions of the split."""
+        return task_type(self.TASK).QUESTIONS.open(self.data)
 
     def changes(self) -> dict[str, Any]:
         """What differs from the run, see `hardem_jax.task.trained.Trained`."""
@@ -136,7 +132,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
         if self.packed_tokens is not None:
             changes["packed_tokens"] = self.packed_tokens
-        trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
+        trained = Trained(task_type(self.TASK), self.run_dir, self.checkpoint, mesh=mesh, **changes)
         # A run that is still training may have saved another one since.
         evaluation["checkpoint"]["number"] = trained.step
         file, name = self._scores_file(evaluation), evaluation["split"]["name"]

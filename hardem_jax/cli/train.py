@@ -8,7 +8,6 @@ flags.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import os
 import tempfile
@@ -18,12 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.cli.devices import OnDevices, made_by, say
-from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import read_json, write_json
 from hardem_jax.errors import InputError, require
-from hardem_jax.objectives import Objective, label, whole_batch
-from hardem_jax.registry import task_module
+from hardem_jax.objectives import label, whole_batch
+from hardem_jax.registry import task_module, task_type
 from hardem_jax.settings import to_json
 from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Setting(OnDevices, abc.ABC):
+class Setting(OnDevices):
     """All flags of a run except its objective.
 
     Attributes:
@@ -57,9 +55,6 @@ class Setting(OnDevices, abc.ABC):
             writes to ``watched/<step>.json``.
     """
 
-    #: Name of the task.
-    TASK: ClassVar[str]
-
     out: Path = may_change("a run may be moved")
     data: Any = may_change("identified by contents")
     dev: Path = may_change("identified by contents")
@@ -74,30 +69,56 @@ class Setting(OnDevices, abc.ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "dev_questions", at_least=1)
+        if self.data == ():
+            raise InputError("data: expected at least one prepared split, found none")
 
-    def kind(self) -> type[Task]:
-        """The type of the task."""
-        return task_module(self.TASK, "task").TASK
 
-    @abc.abstractmethod
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainCommand(Setting):
+    """Train a model, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which solutions are trusted.
+        init_from: start from the best parameters of the run in this folder, which has the same
+            model; None starts from the pretrained encoder, or from scratch.
+    """
+
+    #: Name of the task.
+    TASK: ClassVar[str]
+
+    objective: Any
+    init_from: Path | None = may_change("identified by contents", default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batches.accumulate > 1 and (why := whole_batch(self.objective)):
+            raise InputError(
+                f"--batches.accumulate: expected 1 for {label(self.objective)}, {why}, found "
+                f"{self.batches.accumulate}"
+            )
+
     def task(self, data: Any, dev: Any) -> Task:
         """The task, from these flags and what the data were prepared with."""
+        del data, dev
+        return task_type(self.TASK)(self.inference)
 
-    @abc.abstractmethod
     def open_data(self) -> Questions:
         """The questions to train on."""
+        folders = self.data if isinstance(self.data, tuple) else (self.data,)
+        return task_type(self.TASK).QUESTIONS.open(*folders)
 
-    @abc.abstractmethod
     def open_dev(self, count: int | None) -> Questions:
         """The first ``count`` questions to evaluate on; all, with those left out, if None."""
+        return task_type(self.TASK).QUESTIONS.open(self.dev).first(count)
 
-    @abc.abstractmethod
     def views(
-        self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+        self, task: Task, data: Questions, inputs: Any, readings: Sequence[tuple[int, Any]]
     ) -> list[View]:
         """What a model says about each question of ``data``, from the readings of its inputs."""
+        draw = task_module(self.TASK, "show").views
+        return draw(task, self.model, data, inputs, sorted(readings, key=lambda pair: pair[0]))
 
-    def start(self, objective: Objective, mesh: Mesh, init_from: Path | None = None) -> Start:
+    def start(self, mesh: Mesh) -> Start:
         """The run, ready for the training loop; see `hardem_jax.task.start.start`.
 
         Raises:
@@ -112,35 +133,13 @@ class Setting(OnDevices, abc.ABC):
             self.model,
             data,
             dev,
-            objective=objective,
+            objective=self.objective,
             batches=self.batches,
             num_steps=self.loop.num_steps,
             seed=self.loop.seed,
             mesh=mesh,
-            init_from=init_from,
+            init_from=self.init_from,
         )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainCommand(Setting):
-    """Train a model, or continue the run in ``out`` where it stopped.
-
-    Attributes:
-        objective: which solutions are trusted.
-        init_from: start from the best parameters of the run in this folder, which has the same
-            model; None starts from the pretrained encoder, or from scratch.
-    """
-
-    objective: Any
-    init_from: Path | None = may_change("identified by contents", default=None)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batches.accumulate > 1 and (why := whole_batch(self.objective)):
-            raise InputError(
-                f"--batches.accumulate: expected 1 for {label(self.objective)}, {why}, found "
-                f"{self.batches.accumulate}"
-            )
 
     def settings(self, data: Mapping[str, str]) -> dict[str, str]:
         """Everything that must be the same when the run is resumed, as text by dotted name.
@@ -163,7 +162,7 @@ class TrainCommand(Setting):
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"
             )
         _check_out(self.out)
-        run = self.start(self.objective, mesh, self.init_from)
+        run = self.start(mesh)
         say(f"{run.about}; {self.objective}")
         settings = self.settings(run.data)
 
@@ -177,6 +176,11 @@ class TrainCommand(Setting):
                 own = [file.replace(self.out / file.name) for file in Path(new).iterdir()]
             write_checksums(self.out, own)
 
+        observe = None
+        if self.watched:
+            from hardem_jax.cli.watching import observer
+
+            observe = observer(run, self.watched, self.views, self.out)
         result = train(
             loss_fn=run.loss_fn,
             params=run.params,
@@ -193,7 +197,7 @@ class TrainCommand(Setting):
             mesh=mesh,
             fingerprint=settings,
             on_new_run=describe,
-            observe=observer(run, self.watched, self.views, self.out),
+            observe=observe,
         )
         best = "unknown" if result.best_metric is None else f"{result.best_metric:.4g}"
         say(f"best {self.loop.monitor} {best} at step {result.best_step}")

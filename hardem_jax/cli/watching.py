@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hardem_jax.data.files import write_text
 from hardem_jax.errors import InputError
 from hardem_jax.show.html import as_html, document
@@ -105,13 +103,3 @@ def recorded_views(run_dir: Path) -> dict[str, dict[int, View]]:
         for record in json.loads(file.read_text("utf-8")):
             found.setdefault(record["id"], {})[int(file.stem)] = View(**record)
     return found
-
-
-def index_of(rows: np.ndarray, row: np.ndarray) -> int:
-    """Where a row is among others; -1 if nowhere.
-
-    Example:
-        >>> index_of(np.array([[1, 2], [3, 4]]), np.array([3, 4]))
-        1
-    """
-    return int(next(iter(np.flatnonzero((rows == row).all(axis=1))), -1))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from hardem_jax.arguments import check_text
+from hardem_jax.data.drawing import fitting
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
 from hardem_jax.equations.readers import cut_after_words, parse_number
@@ -27,7 +28,18 @@ from hardem_jax.equations.solutions.text import formula, operands
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.show.base import Solution, Z
-from hardem_jax.show.record import Choose, Entry, Mark, Record, Text, count, everything, uses
+from hardem_jax.show.record import (
+    Choose,
+    Entry,
+    Mark,
+    Record,
+    Text,
+    View,
+    count,
+    everything,
+    index_of,
+    uses,
+)
 
 Source = Literal["passage", "question", "special"]
 
@@ -237,4 +249,33 @@ def _numbers(row: np.ndarray, question: NumericQuestion, rules: EquationRules) -
     for slot, operator in operands(row, rules):
         place = question.spans[slot - num_special].tolist() if slot >= num_special else (None, None)
         source = _SOURCES[int(question.kinds[slot])]
-        yield Number(float(question.values[slot]), _SIGNS[operator], source, *place)
+        start, end = None, None
+        if slot >= num_special:
+            start, end = question.spans[slot - num_special].tolist()
+        numbers.append(Number(float(question.values[slot]), _SIGNS[sign], source, start, end))
+    return numbers
+
+
+def views(
+    task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+) -> list[View]:
+    """What a model says about each question."""
+    del config
+    return [_view(task, data.questions[i], inputs[i], reading) for i, reading in readings]
+
+
+def _view(task: Any, question: NumericQuestion, read: Any, reading: Any) -> View:
+    # Those that the model reads in full and that its row has room for.
+    rows = read.equations[fitting(read.id, len(read.equations), len(reading.solutions))]
+    found = len(reading.equations) > 0
+    return View(
+        id=question.id,
+        question=question.question,
+        answer=question.golds[0]["number"],
+        solutions=[formula(row, question.table, task.rules) for row in rows],
+        probabilities=np.exp(reading.solutions).tolist(),
+        true=reading.true_solution,
+        prediction=formula(reading.equations[0], question.table, task.rules) if found else "",
+        probability=float(np.exp(reading.log_probs[0])) if found else 0.0,
+        predicted=index_of(rows, reading.equations[0]) if found else -1,
+    )

@@ -5,20 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
-from hardem_jax.cli.compare import CompareCommand
-from hardem_jax.cli.train import TrainCommand
-from hardem_jax.cli.watching import index_of
+from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
+from hardem_jax.cli.compare import comparison
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.programs.config import ProgramDecoding, ProgramInference, ProgramParserConfig
-from hardem_jax.programs.show import program_texts
 from hardem_jax.programs.solve import program_question
 from hardem_jax.search.objectives import AnySearchObjective
-from hardem_jax.show.record import View
 from hardem_jax.tables.commands import PredictOnTable
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import official_lines, result_texts
@@ -26,15 +20,20 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 if TYPE_CHECKING:
     from hardem_jax.programs import task as tasks
-    from hardem_jax.task import trained as runs
 
 #: New parameters learn ten times as fast as the encoder.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProgramSetting(BuildSetting):
-    """All flags of a parser's run except its objective."""
+class Train(TrainOnBuild):
+    """Train a parser, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which programs are trusted, or how they are looked for.
+    """
+
+    TASK = "programs"
 
     model: ProgramParserConfig = ProgramParserConfig()
     optimizer: OptimizerConfig = OPTIMIZER
@@ -43,56 +42,12 @@ class ProgramSetting(BuildSetting):
     )
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
     inference: ProgramInference = ProgramInference()
-
-    TASK = "programs"
-
-    def task(self, data: Any, dev: Any) -> tasks.ProgramTask:
-        from hardem_jax.programs import task as tasks
-
-        del dev
-        return tasks.ProgramTask(self.inference, data.rules)
-
-    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
-        from hardem_jax.programs import task as tasks
-
-        del inputs
-        question = data.questions[index]
-        table = data.tables[question.table_id]
-        links = tasks.links_of(question, table, task.rules)
-        answer = task.answer(question, table, reading)
-        return View(
-            id=question.id,
-            question=question.question,
-            answer=", ".join(question.answer),
-            solutions=program_texts(reading.rows, table, links),
-            probabilities=np.exp(reading.solutions).tolist(),
-            true=-1,
-            prediction="" if answer is None else answer.program.text(table.header),
-            probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
-            predicted=-1 if answer is None else index_of(reading.rows, np.array(answer.row)),
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(ProgramSetting, TrainCommand):
-    """Train a parser, or continue the run in ``out`` where it stopped.
-
-    Attributes:
-        objective: which programs are trusted, or how they are looked for.
-    """
-
     objective: AnyObjective | AnySearchObjective = HardEM()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(ProgramSetting, CompareCommand):
-    """Train First-only, MML and hard EM, and tabulate them."""
-
-    TRAIN = Train
-    OBJECTIVES = AnyObjective | AnySearchObjective
-    CURVES = {"loss": "training loss over Z", "accuracy": "denotation accuracy (%)"}
-
-    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
+Compare = comparison(
+    Train, curves={"loss": "training loss over Z", "accuracy": "denotation accuracy (%)"}
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,9 +60,9 @@ class Evaluate(EvaluateOnBuild):
         decoding: how answers are read off, if not as in the run.
     """
 
-    decoding: ProgramDecoding | None = None
-
     TASK = "programs"
+
+    decoding: ProgramDecoding | None = None
 
     def changes(self) -> dict[str, Any]:
         return {} if self.decoding is None else {"decoding": self.decoding}
@@ -135,19 +90,17 @@ class Evaluate(EvaluateOnBuild):
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Predict(PredictOnTable):
     """Ask a trained parser questions about a table of your own.
 
     Prints the most likely programs with a result, best first, with probabilities.
     """
 
-    def trained(self) -> runs.Trained:
-        from hardem_jax.programs import task as tasks
-        from hardem_jax.task import trained as runs
+    TASK = "programs"
 
-        options: dict[str, Any] = {"batch_size": 1, "top": self.top, "decoding": "program"}
-        return runs.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
+    def inference(self) -> dict[str, Any]:
+        return super().inference() | {"decoding": "program"}
 
     def asked(self, task: Any, question: TableQuestion) -> tasks.ProgramQuestions:
         from hardem_jax.programs import task as tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from hardem_jax.show.record import (
     Entry,
     Record,
     Text,
+    View,
     everything,
+    index_of,
     uses,
 )
 from hardem_jax.tables.records import table_of
@@ -89,3 +91,28 @@ def built_record(
 def _column(field: Field | None, table: Table) -> int:
     """The column of a field; without a field the rows themselves are meant."""
     return ROW_NUMBER if field is None or field.column == len(table.header) else field.column
+
+
+def views(
+    task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+) -> list[View]:
+    """What a model says about each question."""
+    del config, inputs
+    return [_view(task, data, data.questions[i], reading) for i, reading in readings]
+
+
+def _view(task: Any, data: Any, question: ProgramQuestion, reading: Any) -> View:
+    table = data.tables[question.table_id]
+    links = links_of(question, table, task.rules)
+    answer = task.answer(question, table, reading)
+    return View(
+        id=question.id,
+        question=question.question,
+        answer=", ".join(question.answer),
+        solutions=program_texts(reading.rows, table, links),
+        probabilities=np.exp(reading.solutions).tolist(),
+        true=-1,
+        prediction="" if answer is None else answer.program.text(table.header),
+        probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
+        predicted=-1 if answer is None else index_of(reading.rows, np.array(answer.row)),
+    )

@@ -9,27 +9,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from hardem_jax.checksums import write_checksums
-from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
-from hardem_jax.cli.compare import CompareCommand
-from hardem_jax.cli.train import TrainCommand
-from hardem_jax.cli.watching import index_of
+from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
+from hardem_jax.cli.compare import comparison
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.drawing import fitting
 from hardem_jax.data.files import json_text, write_json, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
-from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
 from hardem_jax.queries.differences import CorrectAnswer, differences_page
-from hardem_jax.queries.show import query_texts
 from hardem_jax.queries.solutions.enumeration import SqlRules
 from hardem_jax.queries.solve import query_question
+from hardem_jax.registry import task_type
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.settings import to_json
-from hardem_jax.show.record import View
 from hardem_jax.tables.commands import PredictOnTable
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import official_lines
@@ -39,7 +32,6 @@ from hardem_jax.version import __version__
 
 if TYPE_CHECKING:
     from hardem_jax.queries import task as tasks
-    from hardem_jax.task import trained as runs
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -54,8 +46,8 @@ OPTIMIZER = OptimizerConfig(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SqlSetting(BuildSetting):
-    """All flags of a parser's run except its objective.
+class Train(TrainOnBuild):
+    """Train a parser, or continue the run in ``out`` where it stopped.
 
     Attributes:
         gold: folder with the official files of ``gold_split``. Their annotated queries are used for
@@ -65,7 +57,10 @@ class SqlSetting(BuildSetting):
             as in the released code.
         z_scores: file with a log-score of every query of the training split, a second signal beside
             the answer: it is added to log P(z | x) in the objective, see `hardem_jax.data.scores`.
+        objective: which queries are trusted, or how they are looked for.
     """
+
+    TASK = "queries"
 
     gold: Path | None = None
     gold_split: str = "dev"
@@ -76,10 +71,9 @@ class SqlSetting(BuildSetting):
     batches: BatchConfig = BatchConfig(batch_size=10, buckets=(64, 96, 128, 180), negatives=0)
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
     inference: QueryInference = QueryInference()
+    objective: AnyObjective | AnySearchObjective = HardEM()
 
-    TASK = "queries"
-
-    def open_data(self) -> tasks.QueryQuestions:
+    def open_data(self) -> Any:
         if self.z_scores is not None and self.first == "drawn":
             raise InputError("--z-scores: expected Z in its order, found --first drawn")
         data = super().open_data()
@@ -91,66 +85,22 @@ class SqlSetting(BuildSetting):
             )
         return data.with_scores(self.z_scores)
 
-    def open_dev(self, count: int | None) -> tasks.QueryQuestions:
-        from hardem_jax.queries import task as tasks
+    def open_dev(self, count: int | None) -> Any:
+        return super().open_dev(count).with_golds(self.gold, self.gold_split)
 
-        dev = tasks.QueryQuestions.open(self.dev, self.dev_split).first(count)
-        return dev.with_golds(self.gold, self.gold_split)
-
-    def task(self, data: Any, dev: Any) -> tasks.QueryTask:
-        from hardem_jax.queries import task as tasks
-
-        del data
-        return tasks.QueryTask(self.inference, dev.rules, self.conditions)
-
-    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
-        from hardem_jax.queries import task as tasks
-
-        question = data.questions[index]
-        table = data.tables[question.table_id]
-        # Those that the model reads in full and that its row has room for.
-        rows = inputs.queries[fitting(inputs.id, len(inputs.queries), len(reading.solutions))]
-        answer = task.answer(question, table, reading)
-        gold = (data.golds or {}).get(question.id)
-        read = dataclasses.replace(question, queries=rows)
-        return View(
-            id=question.id,
-            question=question.question,
-            answer=tasks.cells_text(question.answer),
-            solutions=query_texts(question, rows, table),
-            probabilities=np.exp(reading.solutions).tolist(),
-            true=-1 if gold is None else gold_in_solutions(read, gold),
-            prediction="" if answer is None else answer.query.text(table.header),
-            probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
-            predicted=-1 if answer is None else index_of(rows, answer.row),
-        )
+    def task(self, data: Any, dev: Any) -> Any:
+        return task_type(self.TASK)(self.inference, dev.rules, self.conditions)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(SqlSetting, TrainCommand):
-    """Train a parser, or continue the run in ``out`` where it stopped.
-
-    Attributes:
-        objective: which queries are trusted, or how they are looked for.
-    """
-
-    objective: AnyObjective | AnySearchObjective = HardEM()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(SqlSetting, CompareCommand):
-    """Train First-only, MML and hard EM, and tabulate them."""
-
-    TRAIN = Train
-    OBJECTIVES = AnyObjective | AnySearchObjective
-    CURVES = {
+Compare = comparison(
+    Train,
+    curves={
         "loss": "training loss over Z",
         "accuracy": "accuracy (%)",
         "hit@1": "hit@1 of the annotated query in Z (%)",
         "hit@5": "hit@5 of the annotated query in Z (%)",
-    }
-
-    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
+    },
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +115,8 @@ class Evaluate(EvaluateOnBuild):
         differences: write a Markdown page here about correct answers by queries other than the
             annotated ones; needs ``gold``.
     """
+
+    TASK = "queries"
 
     predictions: Path | None = may_change("what is written", default=None)
     gold: Path | None = None
@@ -181,13 +133,8 @@ class Evaluate(EvaluateOnBuild):
         page = () if self.differences is None else (self.differences,)
         return (*super().outputs(), *page)
 
-    TASK = "queries"
-
-    def open(self) -> tasks.QueryQuestions:
-        from hardem_jax.queries import task as tasks
-
-        data = tasks.QueryQuestions.open(self.data, self.split)
-        return data.with_golds(self.gold, self.gold_split)
+    def open(self) -> Any:
+        return super().open().with_golds(self.gold, self.gold_split)
 
     def changes(self) -> dict[str, Any]:
         return {} if self.decoding is None else {"decoding": self.decoding}
@@ -231,19 +178,14 @@ class Evaluate(EvaluateOnBuild):
             write_text(self.differences, differences_page(_correct_answers(data, answers)))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Predict(PredictOnTable):
     """Ask a trained parser questions about a table of your own.
 
     Prints what the run decodes, best first, with probabilities; queries are statements for SQLite.
     """
 
-    def trained(self) -> runs.Trained:
-        from hardem_jax.queries import task as tasks
-        from hardem_jax.task import trained as runs
-
-        options: dict[str, Any] = {"batch_size": 1, "top": self.top}
-        return runs.Trained(tasks.QueryTask, self.run_dir, self.checkpoint, **options)
+    TASK = "queries"
 
     def asked(self, task: Any, question: TableQuestion) -> tasks.QueryQuestions:
         from hardem_jax.queries import task as tasks

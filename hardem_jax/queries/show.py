@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hardem_jax.arguments import check_choice, check_text
+from hardem_jax.data.drawing import fitting
 from hardem_jax.errors import InputError
+from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.builds import WikiSQL
 from hardem_jax.queries.examples import QueryQuestion
 from hardem_jax.queries.records import to_query_question
@@ -19,7 +21,18 @@ from hardem_jax.queries.solutions.enumeration import SqlRules
 from hardem_jax.queries.solutions.types import AGGREGATORS, Condition, Query
 from hardem_jax.queries.solve import missing_cell, query_question
 from hardem_jax.show.base import Solution, Z
-from hardem_jax.show.record import Cells, Choose, Entry, Record, Text, count, everything, uses
+from hardem_jax.show.record import (
+    Cells,
+    Choose,
+    Entry,
+    Record,
+    Text,
+    View,
+    count,
+    everything,
+    index_of,
+    uses,
+)
 from hardem_jax.tables.examples import Match, TableQuestion
 from hardem_jax.tables.metrics import result_texts
 from hardem_jax.tables.records import table_of
@@ -224,3 +237,33 @@ def _answer(answer: Any, match: Match, convert: Callable[[Any, str], Cell]) -> t
     many = isinstance(answer, Iterable) and not isinstance(answer, (str, bytes))
     cells = tuple(convert(cell, "answer") for cell in (answer if many else (answer,)))
     return result_texts(cells) if match == "denotation" else cells
+
+
+def views(
+    task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+) -> list[View]:
+    """What a model says about each question."""
+    del config
+    return [_view(task, data, data.questions[i], inputs[i], reading) for i, reading in readings]
+
+
+def _view(task: Any, data: Any, question: QueryQuestion, read: Any, reading: Any) -> View:
+    from hardem_jax.queries.task import cells_text  # imports jax
+
+    table = data.tables[question.table_id]
+    # Those that the model reads in full and that its row has room for.
+    rows = read.queries[fitting(read.id, len(read.queries), len(reading.solutions))]
+    answer = task.answer(question, table, reading)
+    gold = (data.golds or {}).get(question.id)
+    known = dataclasses.replace(question, queries=rows)
+    return View(
+        id=question.id,
+        question=question.question,
+        answer=cells_text(question.answer),
+        solutions=query_texts(question, rows, table),
+        probabilities=np.exp(reading.solutions).tolist(),
+        true=-1 if gold is None else gold_in_solutions(known, gold),
+        prediction="" if answer is None else answer.query.text(table.header),
+        probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
+        predicted=-1 if answer is None else index_of(rows, answer.row),
+    )

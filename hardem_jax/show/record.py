@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
 #: From `Entry.line` of all of Z to the indices of those to show.
 Choose = Callable[[Sequence[str]], Sequence[int]]
 Look = Literal["solution", "candidate", "unread"]
@@ -248,3 +250,13 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
         ('1 query', '1,200 spans')
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def index_of(rows: np.ndarray, row: np.ndarray) -> int:
+    """Where a row is among others; -1 if nowhere.
+
+    Example:
+        >>> index_of(np.array([[1, 2], [3, 4]]), np.array([3, 4]))
+        1
+    """
+    return int(next(iter(np.flatnonzero((rows == row).all(axis=1))), -1))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from hardem_jax.documents.prepared import Question
 from hardem_jax.documents.show import window_texts
 from hardem_jax.documents.windows import Window
-from hardem_jax.show.record import Choose, Entry, Record, everything
+from hardem_jax.show.record import Choose, Entry, Record, View, everything
 from hardem_jax.span_sets.inputs import marked_text, marked_tokens, window_with_z
 
 #: Taggings of a question that are shown; a run is trained on no more by default.
@@ -42,3 +43,47 @@ def tagging_record(
 def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
     """A question of `hardem_jax.span_sets.task.TaggingQuestions` with its Z."""
     return tagging_record(data.questions[index], data.windows_of(index), choose)
+
+
+def views(
+    task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+) -> list[View]:
+    """What a model says about each question, with the largest Z of its windows.
+
+    P(z) is that in this window; that of the prediction is its answer's, see
+    `hardem_jax.span_sets.task.TaggedAnswer`.
+    """
+    by_question: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
+    for index, reading in readings:
+        by_question[data.places[index, 0]].append((inputs[index], reading))
+    return [
+        _view(task, config, question, windows)
+        for question, windows in zip(data.questions, by_question, strict=True)
+    ]
+
+
+def _view(
+    task: Any, config: Any, question: Question, windows: Sequence[tuple[Window, Any]]
+) -> View:
+    texts, places, probabilities = [], [], []
+    if (best := window_with_z([window for window, _ in windows])) is not None:
+        window, reading = windows[best]
+        marked = marked_tokens(
+            window, max_mentions=config.max_mentions, max_taggings=config.max_taggings
+        )[: len(reading.solutions)]
+        texts = [marked_text(window, spans) for spans in marked]
+        places = [{window.place(*span) for span in spans} for spans in marked]
+        probabilities = [math.exp(log_prob) for log_prob in reading.solutions]
+    answer = task.answer(reading for _, reading in windows)
+    predicted = set(answer.spans) if answer else None
+    return View(
+        id=question.id,
+        question=question.question,
+        answer=", ".join(dict.fromkeys(question.golds)),
+        solutions=texts,
+        probabilities=probabilities,
+        true=-1,
+        prediction=" | ".join(answer.texts) if answer else "",
+        probability=answer.probability if answer else 0.0,
+        predicted=places.index(predicted) if predicted in places else -1,
+    )

@@ -6,50 +6,43 @@ The module of a data set adds its own ``prepare`` and shares everything here.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-from rich.console import Console
-
-from hardem_jax.cli import asking
-from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.cli.predict import PredictOnDocuments
+from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text, write_text
 from hardem_jax.documents.examples import is_unknown
-from hardem_jax.documents.prepared import Question
-from hardem_jax.documents.windows import Window, WindowConfig
-from hardem_jax.errors import InputError, printable, require
+from hardem_jax.documents.windows import WindowConfig
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import AnyObjective, HardEM
-from hardem_jax.show.record import View
+from hardem_jax.registry import task_type
 from hardem_jax.spans.config import LatentConfig, ReaderConfig, SpanInference
-from hardem_jax.spans.show import mention
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.documents import questions
-    from hardem_jax.spans import reader as answering
-    from hardem_jax.spans import task as tasks
     from hardem_jax.spans.answers import Answer
-    from hardem_jax.spans.reader import FoundAnswer
+    from hardem_jax.spans.reader import FoundAnswer, Reader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SpanSetting(Setting):
-    """All flags of a span reader's run except its objective.
+class Train(TrainCommand):
+    """Train a reader, or continue the run in ``out`` where it stopped.
 
     Attributes:
         data: prepared training splits; their windows are mixed.
-        dev: prepared split to evaluate on.
         latent: what the latent variable ranges over in training; at test it is
             ``inference.scope``.
+        objective: which mentions are trusted.
     """
+
+    TASK = "spans"
 
     data: tuple[Path, ...] = may_change("identified by contents")
     model: ReaderConfig = ReaderConfig()
@@ -57,92 +50,23 @@ class SpanSetting(Setting):
     latent: LatentConfig = LatentConfig()
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1")
     inference: SpanInference = SpanInference()
+    objective: AnyObjective = HardEM()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.data:
-            raise InputError("data: expected at least one prepared split, found none")
-
-    TASK = "spans"
-
-    def open_data(self) -> questions.ReadingQuestions:
-        from hardem_jax.documents import questions
-
-        return questions.ReadingQuestions.open(*self.data)
-
-    def open_dev(self, count: int | None) -> questions.ReadingQuestions:
-        return self._read(self.dev, count)
-
-    def task(self, data: Any, dev: Any) -> tasks.SpanTask:
-        from hardem_jax.spans import task as tasks
-
-        del dev
+    def task(self, data: Any, dev: Any) -> Any:
         windows = WindowConfig(**data.window_sizes)
-        return tasks.SpanTask(self.inference, self.latent, windows)
+        return task_type(self.TASK)(self.inference, self.latent, windows)
 
-    def views(
-        self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
-    ) -> list[View]:
-        """One view per question.
+    def open_dev(self, count: int | None) -> Any:
+        return self.open_split(self.dev, count)
 
-        P(z), also that of the prediction, is within a window; where windows overlap, the larger
-        counts.
-        """
-        own: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
-        for index, reading in sorted(readings, key=lambda pair: pair[0]):
-            own[data.places[index, 0]].append((inputs[index], reading))
-        pairs = zip(data.questions, own, strict=True)
-        return [self._view(task, question, windows) for question, windows in pairs]
-
-    def _view(self, task: Any, question: Question, own: list[tuple[Window, Any]]) -> View:
-        found: dict[tuple[int, int, int], float] = {}
-        texts, true = {}, None
-        for window, reading in own:
-            for z, log_prob in enumerate(reading.solutions):
-                span, text = mention(window, z)
-                texts.setdefault(span, text)
-                found[span] = max(found.get(span, 0.0), float(np.exp(log_prob)))
-                true = span if z == window.true_solution else true
-        spans = list(found)
-        answer = next(iter(task.answers(reading for _, reading in own)), None)
-        likely = [
-            float(np.exp(log_prob))
-            for _, reading in own
-            for span, log_prob in zip(reading.spans, reading.log_probs, strict=True)
-            if answer is not None and span == answer.span
-        ]
-        return View(
-            id=question.id,
-            question=question.question,
-            answer=question.golds[0] if question.golds else "",  # of a test set, unknown
-            solutions=[texts[span] for span in spans],
-            probabilities=[found[span] for span in spans],
-            true=spans.index(true) if true in found else -1,
-            prediction="" if answer is None else answer.text,
-            probability=max(likely, default=0.0),
-            predicted=spans.index(answer.span) if answer and answer.span in found else -1,
-        )
-
-    def _read(self, folder: Path, count: int | None) -> questions.ReadingQuestions:
-        from hardem_jax.documents import questions
-
-        data = questions.ReadingQuestions.open(folder).first(count)
+    def open_split(self, folder: Path, count: int | None) -> Any:
+        """The first questions of a split, as far as ``inference`` reads them."""
+        data = task_type(self.TASK).QUESTIONS.open(folder).first(count)
         return data.from_documents(self.inference.num_documents)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(SpanSetting, TrainCommand):
-    """Train a reader, or continue the run in ``out`` where it stopped.
-
-    Attributes:
-        objective: which mentions are trusted.
-    """
-
-    objective: AnyObjective = HardEM()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(SpanSetting, CompareCommand):
+class _Compare(CompareCommand):
     """Train First-only, MML, hard EM and the released MML, and tabulate them.
 
     Attributes:
@@ -150,10 +74,6 @@ class Compare(SpanSetting, CompareCommand):
             the most likely mention is the annotated one); 0 for none.
     """
 
-    TRAIN = Train
-    CURVES = {"span_loss": "training loss over Z", "f1": "F1 (%)", "em": "exact match (%)"}
-
-    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1", patience=None)
     objectives: tuple[str, ...] = may_change(
         "each run has one", default=("first-only", "mml", "hard-em", "released-mml")
     )
@@ -167,11 +87,21 @@ class Compare(SpanSetting, CompareCommand):
         """Scores of a run on the first training questions, by split."""
         scores = {}
         if self.train_questions:
-            trained = self.trained(run_dir)
+            trained, train = self.trained(run_dir), cast(Train, self.any_run)
             for folder, split in zip(self.data, split_names(self.data), strict=True):
-                on_train, _ = trained.evaluate(self._read(folder, self.train_questions))
+                data = train.open_split(folder, self.train_questions)
+                on_train, _ = trained.evaluate(data)
                 scores |= {f"{split}: {name}": value for name, value in on_train.items()}
         return scores
+
+
+def compare(train: type[Train], **curves: str) -> Any:
+    """The command ``compare``, with the curves of these scores beside that of the loss."""
+    curves = {"span_loss": "training loss over Z"} | curves
+    return comparison(train, curves=curves, base=_Compare)
+
+
+Compare = compare(Train, f1="F1 (%)", em="exact match (%)")
 
 
 def split_names(folders: Sequence[Path]) -> list[str]:
@@ -240,12 +170,13 @@ class Evaluate(EvaluateCommand):
 
     TASK = "spans"
 
-    def open(self) -> questions.ReadingQuestions:
-        from hardem_jax.documents import questions
+    def open(self) -> Any:
+        from hardem_jax.documents.questions import choices
 
-        data = questions.ReadingQuestions.open(self.data).from_documents(self.num_documents)
+        data: Any = super().open()
+        data = data.from_documents(self.num_documents)
         if self.na_prob_file is not None or self.no_answer_threshold is not None:
-            _check_offers_unknown(questions.choices(data.window_sizes), str(self.data))
+            _check_offers_unknown(choices(data.window_sizes), str(self.data))
         return data
 
     def changes(self) -> dict[str, Any]:
@@ -293,82 +224,56 @@ def _check_offers_unknown(choices: Sequence[str], place: str) -> None:
         raise InputError(f"{place}: expected {expected}, found none")
 
 
-@dataclasses.dataclass(frozen=True)
-class Predict:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predict(PredictOnDocuments):
     """Ask a trained reader questions about documents of your own.
 
     Attributes:
-        run_dir: folder of the run.
         document: text files to read the answer from; only the first ones if the run limits them by
             ``inference.num_documents``.
-        question: the question; None to read questions from the standard input, one per line; typed
-            ones end with an empty line.
-        checkpoint: "best" or "last".
-        top: answers to print.
         no_answer_threshold: where "unknown" is a choice, put "no answer" first if its probability
             is above this; None for that of the run.
-        json: print a JSON object for each question instead, on one line.
     """
 
-    run_dir: Path
-    document: tuple[Path, ...]
-    question: str | None = None
-    checkpoint: Literal["best", "last"] = "best"
-    top: int = 5
     no_answer_threshold: float | None = None
-    json: bool = False
 
     def __post_init__(self) -> None:
-        require(self, "top", at_least=1)
+        super().__post_init__()
         require(self, "no_answer_threshold", at_least=0, at_most=1)
-        if not self.document:
-            raise InputError("document: expected at least one file, found none")
 
-    def run(self) -> None:
-        texts = [asking.read_document(path) for path in self.document]
-        reader = self._reader()
-        console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for question in asking.asked(self.question, None if self.json else console):
-            found = self._answers(reader, question, texts)
-            if self.json:
-                best = [_as_json(x) for x in found]
-                for x in best:
-                    if x["document"] is not None:
-                        x["document"] = str(self.document[x["document"]])
-                print(json.dumps({"question": question, "answers": best}), flush=True)
-                continue
-            for answer in found:
-                self._print(answer, console)
-
-    def _reader(self) -> answering.Reader:
-        from hardem_jax.spans import reader as answering
+    def trained(self) -> Any:
+        from hardem_jax.spans.reader import Reader
 
         changes: dict[str, Any] = {"keep": self.top}
         if self.no_answer_threshold is not None:
             changes["no_answer_threshold"] = self.no_answer_threshold
-        reader = answering.Reader.from_run(self.run_dir, self.checkpoint, **changes)
+        reader = Reader.from_run(self.run_dir, self.checkpoint, **changes)
         if self.no_answer_threshold is not None:
             _check_offers_unknown(reader.choices, str(self.run_dir))
         return reader
 
-    def _answers(
-        self, reader: answering.Reader, question: str, texts: Sequence[str]
-    ) -> Sequence[FoundAnswer]:
+    def answers(
+        self, trained: Reader, question: str, texts: Sequence[str]
+    ) -> list[tuple[dict[str, Any], list[str]]]:
         try:
-            return reader.answer(question, texts, top=self.top)
+            found = trained.answer(question, texts, top=self.top)
         except InputError as error:
             names = ", ".join(map(str, self.document))
             raise InputError(f"{names}: {str(error).removeprefix('documents: ')}") from error
+        return [(self._content(answer), self._lines(answer)) for answer in found]
 
-    def _print(self, answer: FoundAnswer, console: Console) -> None:
-        before, text, after = answer.context
-        one_line = printable(" ".join(answer.text.split()))
-        line = f"{answer.probability:6.1%}  {one_line or '(no answer)'}"
-        console.print(line, style="bold", markup=False)
+    def _content(self, answer: FoundAnswer) -> dict[str, Any]:
+        content = _as_json(answer)
+        if not answer.is_choice:
+            content["document"] = str(self.document[answer.document])
+        return content
+
+    def _lines(self, answer: FoundAnswer) -> list[str]:
+        text = " ".join(answer.text.split()) or "(no answer)"
+        first = f"{answer.probability:6.1%}  {text}"
         if answer.is_choice:
-            console.print("        (in no document)", markup=False)
-            return
-        path = self.document[answer.document]
-        place = printable(f"{path}, characters {answer.start}-{answer.end}")
+            return [first, "(in no document)"]
+        before, text, after = answer.context
         context = " ".join(f"...{before}[{text}]{after}...".split())
-        console.print(f"        {printable(context)}  ({place})", markup=False)
+        path = self.document[answer.document]
+        return [first, f"{context}  ({path}, characters {answer.start}-{answer.end})"]

@@ -6,11 +6,23 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hardem_jax.arguments import check_texts
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
 from hardem_jax.documents.show import window_texts
 from hardem_jax.show.base import Solution, Z
-from hardem_jax.show.record import Choose, Entry, Record, Text, count, everything, in_context, uses
+from hardem_jax.show.record import (
+    Choose,
+    Entry,
+    Record,
+    Text,
+    View,
+    count,
+    everything,
+    in_context,
+    uses,
+)
 from hardem_jax.words import split_words
 
 if TYPE_CHECKING:
@@ -143,3 +155,50 @@ def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
         return place, window.span_text(*window.solutions[z])
     start, end = place[1] - window.text_start, place[2] - window.text_start
     return place, in_context(window.text[window.lead :], start, end)
+
+
+def views(
+    task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+) -> list[View]:
+    """What a model says about each question.
+
+    P(z), also that of the prediction, is within a window; where windows overlap, the larger counts.
+    """
+    del config
+    by_question: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
+    for index, reading in readings:
+        by_question[data.places[index, 0]].append((inputs[index], reading))
+    return [
+        _view(task, question, windows)
+        for question, windows in zip(data.questions, by_question, strict=True)
+    ]
+
+
+def _view(task: Any, question: Question, windows: Sequence[tuple[Window, Any]]) -> View:
+    chances: dict[tuple[int, int, int], float] = {}
+    texts, true = {}, None
+    for window, reading in windows:
+        for z, log_prob in enumerate(reading.solutions):
+            span, text = mention(window, z)
+            texts.setdefault(span, text)
+            chances[span] = max(chances.get(span, 0.0), float(np.exp(log_prob)))
+            true = span if z == window.true_solution else true
+    spans = list(chances)
+    answer = next(iter(task.answers(reading for _, reading in windows)), None)
+    likely = [
+        float(np.exp(log_prob))
+        for _, reading in windows
+        for span, log_prob in zip(reading.spans, reading.log_probs, strict=True)
+        if answer is not None and span == answer.span
+    ]
+    return View(
+        id=question.id,
+        question=question.question,
+        answer=question.golds[0] if question.golds else "",  # of a test set, unknown
+        solutions=[texts[span] for span in spans],
+        probabilities=[chances[span] for span in spans],
+        true=spans.index(true) if true in chances else -1,
+        prediction="" if answer is None else answer.text,
+        probability=max(likely, default=0.0),
+        predicted=spans.index(answer.span) if answer and answer.span in chances else -1,
+    )

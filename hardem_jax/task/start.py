@@ -1,10 +1,12 @@
 """A task made ready for the training loop."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grain
 import jax
@@ -14,13 +16,15 @@ from hardem_jax.data.batching.padding import Batch, BatchConfig, Inputs
 from hardem_jax.data.batching.plans import example_batches, training_batches
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
-from hardem_jax.registry import task_module, tasks_with
-from hardem_jax.search.protocol import SearchObjective
+from hardem_jax.registry import has_module, task_module
 from hardem_jax.task.base import D, LossFn, Questions, Task
 from hardem_jax.task.initial import params_of
 from hardem_jax.task.trained import BatchReader, check_packs
 from hardem_jax.task.training import Training
 from hardem_jax.training.tree_paths import named_leaves
+
+if TYPE_CHECKING:
+    from hardem_jax.search.protocol import SearchObjective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,8 +105,9 @@ def start(
     if init_from is not None:
         params, contents["init_from"] = params_of(init_from, task, model, mesh)
         model = dataclasses.replace(model, params=params)
-    training = training_of(task, objective, data)
-    model, data = training.model(model), training.data
+    if hasattr(objective, "remembers"):  # as those that search do
+        task, data = searching(task, objective, data)
+        model = task.trained(model)
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
     model.check_inputs(dev_inputs, dev.place)
@@ -157,15 +162,13 @@ def _params_per_token(params: Any) -> int | None:
     return sum(layers) or None
 
 
-def training_of(task: Task, objective: Objective | SearchObjective, data: Any) -> Training:
-    """The training of a task: on its given Z, or looking for solutions.
+def searching(task: Task, objective: Any, data: Any) -> tuple[Any, Any]:
+    """The task for an objective that looks for solutions, and the data without theirs.
 
     Raises:
         InputError: P(z | x) cannot be searched, or not in this way.
     """
-    if not isinstance(objective, SearchObjective):
-        return Training(task, objective, data)
-    if task.NAME not in tasks_with("search"):
+    if not has_module(task.NAME, "search_task"):
         raise InputError(
             f"objective: expected one over a given Z for {task.NAME}, found "
             f"{type(objective).__name__}, which searches"

@@ -223,10 +223,10 @@ def test_every_seed_starts_from_one_run_or_each_from_its_own(flags, monkeypatch,
     command = parse(triviaqa.COMMANDS["compare"], prog="test", argv=argv)
     started = []
 
-    def start(train, objective, mesh, init_from=None):
-        del train, objective, mesh
-        started.append(init_from)
-        return SimpleNamespace(data={"init_from": f"what is in {init_from}"})
+    def start(train, mesh):
+        del mesh
+        started.append(train.init_from)
+        return SimpleNamespace(data={"init_from": f"what is in {train.init_from}"})
 
     monkeypatch.setattr(type(command).TRAIN, "start", start)
     grid = command._grid(cast(Any, None))

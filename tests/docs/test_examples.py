@@ -78,6 +78,8 @@ def test_the_new_task_trains_compares_and_evaluates(tmp_path, capsys):
     run_shell("new_task.md", tmp_path, variables)
     scores = json.loads((tmp_path / "runs" / "sentences" / "comparison.json").read_text())
     assert "hard-em" in json.dumps(scores)
+    # A task from elsewhere is inspected like those of the project.
+    assert "Ada lives in" in (tmp_path / "sentences.html").read_text()
     call(
         sentences,
         *("evaluate", "--run-dir", tmp_path / "runs" / "sentences" / "mml-0"),

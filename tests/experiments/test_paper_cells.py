@@ -58,7 +58,7 @@ def subsets(monkeypatch, tmp_path):
     def cells(sizes, *more):
         questions = [SimpleNamespace(queries=range(size)) for size in sizes]
         data = SimpleNamespace(questions=questions)
-        monkeypatch.setattr(SetSizes, "open_data", lambda self: data)
+        monkeypatch.setattr(SetSizes.TRAIN, "open_data", lambda self: data)
         needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path), "--objectives", "mml"]
         return parse(SetSizes, prog="test", argv=[*needed, *more]).cells()
 

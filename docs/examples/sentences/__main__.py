@@ -8,6 +8,7 @@ from typing import Literal
 
 from docs.examples.sentences.commands import Compare, Evaluate, Train
 from docs.examples.sentences.config import FORMAT
+from experiments.inspect.command import Inspect
 from hardem_jax import find_spans
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
@@ -75,7 +76,13 @@ def solve(example: ReadingExample) -> dict:
     }
 
 
-COMMANDS = {"prepare": Prepare, "train": Train, "compare": Compare, "evaluate": Evaluate}
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "inspect": Inspect,
+}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m docs.examples.sentences")

@@ -284,3 +284,6 @@ class SentenceTask(Task[SentenceQuestions, SentenceReading, list[int]]):
             )
             for q, answer in zip(data.questions, answers, strict=True)
         ]
+
+
+TASK = SentenceTask

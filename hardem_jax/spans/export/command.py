@@ -17,7 +17,7 @@ from hardem_jax.data.files import read_json, work_folder, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
 from hardem_jax.objectives import AnyObjective, label
-from hardem_jax.registry import task_module
+from hardem_jax.registry import task_type
 from hardem_jax.settings import from_json
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.metrics_file import read_metrics
@@ -61,7 +61,7 @@ class Export:
         empty = os.path.isdir(out) and not os.listdir(out)
         if os.path.lexists(out) and not empty:
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
-        trained = runs.Trained(task_module("spans", "task").TASK, self.run_dir, self.checkpoint)
+        trained = runs.Trained(task_type("spans"), self.run_dir, self.checkpoint)
         inference = trained.task.inference
         details = {
             "windows": dataclasses.asdict(trained.task.windows),

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from hardem_jax.cli.asking import asked
+from hardem_jax.cli.predict import asked
 from hardem_jax.errors import InputError
 
 
