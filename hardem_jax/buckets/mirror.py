@@ -20,26 +20,11 @@ from pathlib import Path
 
 from hardem_jax.buckets.claims import Claim
 from hardem_jax.buckets.copies import CHECKPOINTS, checkpoint_of, whole
-from hardem_jax.buckets.names import one_address, root, stands_for
+from hardem_jax.buckets.names import mirrors, one_address, root, stands_for
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, recorded_files, verify_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
-
-_open: dict[Path, Mirror] = {}
-
-
-def publish(folder: Path) -> None:
-    """Brings the bucket up to date, if a folder, or one that it lies in, stands for one there.
-
-    No checkpoint may be being written.
-
-    Raises:
-        InputError: the bucket cannot be written, or another process has taken the folder over.
-    """
-    for place in (folder, *folder.parents):
-        if place in _open:
-            return _open[place].publish()
 
 
 @contextlib.contextmanager
@@ -74,8 +59,8 @@ def mirror(where: str) -> Iterator[Path]:
         held.enter_context(claim.held())
         image = Mirror(place, folder, claim)
         image.fetch()
-        _open[place] = image
-        held.callback(_open.pop, place)
+        mirrors[place] = image
+        held.callback(mirrors.pop, place)
         try:
             yield place
         except BaseException:

@@ -4,9 +4,12 @@ A command line names a folder as ``gs://bucket/folder``. While a command runs, a
 its place; what the command prints or records names the address again.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from hardem_jax.errors import InputError
 
@@ -17,6 +20,8 @@ _ADDRESS = re.compile(r"(gs|s3):/+([^/]*)/*(.*?)/*")
 #: What both clouds allow, dots aside; in particular no "user:password@".
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
 _shown: dict[str, str] = {}
+#: Local folder -> its `hardem_jax.buckets.mirror.Mirror` in a bucket, while it is written.
+mirrors: dict[Path, Any] = {}
 
 
 def address(path: object) -> str | None:
@@ -75,3 +80,16 @@ def shown(text: object) -> str:
             where = _shown[folder]
             text = re.sub(re.escape(folder) + r"(?![\w-])", lambda _, to=where: to, text)
     return text
+
+
+def publish(folder: Path) -> None:
+    """Brings the bucket up to date, if a folder, or one that it lies in, stands for one there.
+
+    No checkpoint may be being written.
+
+    Raises:
+        InputError: the bucket cannot be written, or another process has taken the folder over.
+    """
+    for place in (folder, *folder.parents):
+        if place in mirrors:
+            return mirrors[place].publish()

@@ -1,6 +1,7 @@
-"""Command lines from dataclasses; errors of users end with exit code 2."""
+"""Command lines from dataclasses, paths in buckets; errors of users end with exit code 2."""
 
 import contextlib
+import dataclasses
 import errno
 import io
 import os
@@ -9,13 +10,12 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import tyro
 
-from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import address, shown
 from hardem_jax.data.files import read_json
 from hardem_jax.errors import TERMINATION, InputError, Stopped, one_line
@@ -34,6 +34,10 @@ _REFUSALS = {
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO")
 }
+
+#: Flags that may name a bucket: what is read, the run that is read (and gets files, such as
+#: scores), the run that another one starts from, what is written.
+READ, RUN, STARTED_FROM, WRITTEN = ("data", "dev"), "run_dir", "init_from", "out"
 
 
 def run_command(
@@ -122,6 +126,68 @@ def _of_file(kind: type, file: Path) -> Any:
         found = f"those of {content.get('type')!r}" if isinstance(content, dict) else "none"
         raise InputError(f"{file}: expected flags of {kind.__name__!r}, found {found}")
     return from_json(kind, content, f"{shown(file)}: flags")
+
+
+@contextlib.contextmanager
+def on_this_disk(command: Any) -> Iterator[Any]:
+    """The command with local folders for those in buckets; uploads what it has written.
+
+    Args:
+        command: a dataclass, or anything else, which is left alone.
+
+    Raises:
+        InputError: a bucket cannot be used, or another flag than those above names one.
+
+    Example:
+        >>> with on_this_disk("train") as command:
+        ...     command
+        'train'
+    """
+    named = _in_buckets(command)
+    if not named:
+        yield command
+        return
+    from hardem_jax.buckets.copies import CHECKPOINTS, copy, run_to_read  # they need fsspec
+    from hardem_jax.buckets.mirror import mirror
+
+    allowed = (*READ, RUN, STARTED_FROM, WRITTEN)
+    for name, value in named.items():
+        if name not in allowed:
+            parts = value if isinstance(value, tuple) else (value,)
+            found, flag = next(filter(None, map(address, parts))), name.replace("_", "-")
+            raise InputError(f"--{flag}: expected a path on this disk, found {found}")
+    local: dict[str, Any] = {}
+    with contextlib.ExitStack() as open:
+        for name, value in named.items():
+            if name in (*READ, STARTED_FROM):
+                parts = value if isinstance(value, tuple) else (value,)
+                without = ["last"] if name == STARTED_FROM else []
+                paths = tuple(
+                    part if (at := address(part)) is None else copy(at, without=without)
+                    for part in parts
+                )
+                local[name] = paths if isinstance(value, tuple) else paths[0]
+            elif where := address(value):
+                if name == RUN:
+                    used = getattr(command, "checkpoint", None)
+                    unused = [each for each in CHECKPOINTS if used in CHECKPOINTS and each != used]
+                    local[name] = open.enter_context(run_to_read(where, without=unused))
+                else:
+                    local[name] = open.enter_context(mirror(where))
+        yield dataclasses.replace(command, **local)
+
+
+def _in_buckets(command: Any) -> dict[str, Any]:
+    """The fields of a command that name a bucket, with their values."""
+    if not dataclasses.is_dataclass(command):
+        return {}
+    values = {field.name: getattr(command, field.name) for field in dataclasses.fields(command)}
+    return {name: value for name, value in values.items() if any(map(address, _paths(value)))}
+
+
+def _paths(value: Any) -> list[Path]:
+    parts = value if isinstance(value, tuple) else (value,)
+    return [part for part in parts if isinstance(part, Path)]
 
 
 def _examples(text: str, program: str) -> str:

@@ -47,7 +47,7 @@ from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.registry import task_type
 from hardem_jax.settings import to_json
 from hardem_jax.training.fingerprint import flatten, may_change, named_settings
-from hardem_jax.training.metrics_file import read_metrics
+from hardem_jax.training.run_progress import RunProgress, read_metrics
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -86,8 +86,6 @@ class _Run:
         scores, loop = _recorded(self.final, self.settings), self.train.loop
         if scores is None or scores["step"] == loop.num_steps:
             return scores
-        from hardem_jax.training.run_progress import RunProgress  # imports jax
-
         progress = RunProgress()
         for line in read_metrics(self.train.out):
             if line["kind"] == "eval":

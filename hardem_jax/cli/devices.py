@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import platform
 import shlex
 import subprocess
@@ -18,6 +19,8 @@ from hardem_jax.training.fingerprint import may_change
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
+#: JAX's variable for the folder of compiled programs.
+VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 #: Packages whose version may change what a run computes.
 _PACKAGES = (
     *("hardem-jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
@@ -56,7 +59,6 @@ class OnDevices:
         Raises:
             InputError: there are fewer devices, or the other processes cannot be joined.
         """
-        from hardem_jax.training.devices.compilation_cache import enable_compilation_cache
         from hardem_jax.training.devices.distributed import initialize_distributed
         from hardem_jax.training.devices.mesh import data_mesh
 
@@ -64,6 +66,30 @@ class OnDevices:
         mesh = data_mesh(self.num_devices, fsdp=self.fsdp)
         enable_compilation_cache()
         return mesh
+
+
+def enable_compilation_cache() -> Path | None:
+    """Enables JAX's persistent compilation cache; call it before anything is compiled.
+
+    The folder is ``JAX_COMPILATION_CACHE_DIR`` if set (empty disables the cache); otherwise, on
+    GPUs and TPUs, ``hardem_jax/compiled`` in the user's cache folder (``XDG_CACHE_HOME`` or
+    ``~/.cache``). On CPUs there is no default: programs are compiled for one machine's
+    processor, and home folders are often shared between machines. Of several processes only the
+    primary writes to the cache.
+
+    Returns:
+        The cache folder, or None if the cache is disabled.
+    """
+    import jax
+
+    if VARIABLE in os.environ:
+        return Path(os.environ[VARIABLE]) if os.environ[VARIABLE] else None
+    if jax.default_backend() == "cpu":
+        return None
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "hardem_jax" / "compiled"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    return folder
 
 
 def say(text: str) -> None:

@@ -1,12 +1,10 @@
 """A task made ready for the training loop."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import grain
 import jax
@@ -16,15 +14,13 @@ from hardem_jax.data.batching.padding import Batch, BatchConfig, Inputs
 from hardem_jax.data.batching.plans import example_batches, training_batches
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
-from hardem_jax.registry import has_module, task_module
+from hardem_jax.registry import task_module, tasks_with
+from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.task.base import D, LossFn, Questions, Task
 from hardem_jax.task.initial import params_of
 from hardem_jax.task.trained import BatchReader, check_packs
 from hardem_jax.task.training import Training
 from hardem_jax.training.tree_paths import named_leaves
-
-if TYPE_CHECKING:
-    from hardem_jax.search.protocol import SearchObjective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +68,7 @@ def start(
     data: D,
     dev: D,
     *,
-    objective: Objective | SearchObjective,
+    objective: Objective | AnySearchObjective,
     batches: BatchConfig,
     num_steps: int,
     seed: int,
@@ -105,7 +101,7 @@ def start(
     if init_from is not None:
         params, contents["init_from"] = params_of(init_from, task, model, mesh)
         model = dataclasses.replace(model, params=params)
-    if hasattr(objective, "remembers"):  # as those that search do
+    if isinstance(objective, AnySearchObjective):
         task, data = searching(task, objective, data)
         model = task.trained(model)
     model.check_lengths(batches.buckets)
@@ -162,13 +158,13 @@ def _params_per_token(params: Any) -> int | None:
     return sum(layers) or None
 
 
-def searching(task: Task, objective: Any, data: Any) -> tuple[Any, Any]:
+def searching(task: Task, objective: AnySearchObjective, data: Any) -> tuple[Any, Any]:
     """The task for an objective that looks for solutions, and the data without theirs.
 
     Raises:
         InputError: P(z | x) cannot be searched, or not in this way.
     """
-    if not has_module(task.NAME, "search_task"):
+    if task.NAME not in tasks_with("search_task"):
         raise InputError(
             f"objective: expected one over a given Z for {task.NAME}, found "
             f"{type(objective).__name__}, which searches"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+
+from hardem_jax.training.run_progress import Mean
 
 #: The metric that reports the number of items a loss averages over.
 ITEMS = "items"
@@ -14,28 +16,6 @@ ITEMS = "items"
 TOKENS = "tokens"
 #: The entry of a batch, and of a loss's metrics, with the memory of the rows (`TrainState.memory`).
 MEMORY = "memory"
-
-
-class Mean(NamedTuple):
-    """A metric that is a mean over some of the items only, such as those whose true z is known.
-
-    Totals and counts are added up over micro-batches and over the steps of a log line, so a step
-    with few such items weighs little, and one without any adds nothing.
-
-    Attributes:
-        total: float32 `[]`, sum of the values.
-        count: float32 `[]`, their number; may be 0.
-
-    Example:
-        >>> float(Mean(3.0, 4.0)), float(Mean(0.0, 0.0))
-        (0.75, nan)
-    """
-
-    total: Any
-    count: Any
-
-    def __float__(self) -> float:
-        return float(self.total) / float(self.count) if self.count else float("nan")
 
 
 #: (params, batch, *, step, key, dropout_key) -> ((loss, metrics), gradient of the parameters).

@@ -25,9 +25,8 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.devices.peaks import peak_flops
 from hardem_jax.training.fingerprint import named_settings
-from hardem_jax.training.metrics_log import RunLog
+from hardem_jax.training.metrics_log import RunLog, token_cost
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
     averaged_params,
@@ -208,7 +207,7 @@ def train(
                 progress.apply_patience(config.patience)  # which may have changed
         elif on_new_run is not None and is_primary():
             on_new_run()
-        cost = _token_cost(params_per_token, mesh)
+        cost = token_cost(params_per_token, mesh)
         log = RunLog(directory, config, int(state.step), progress, began, cost)
         with contextlib.closing(log):
             run = _Run(
@@ -271,15 +270,6 @@ def _scores(found: Any) -> dict[str, float]:
         raise InputError(
             f"evaluate: expected a dict of numbers by name, found {found!r}"
         ) from error
-
-
-def _token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
-    """Seconds of all devices at their bf16 peak: 6 operations per parameter (Kaplan et al., 2020).
-
-    That leaves out attention, a tenth for BERT-base at 512 tokens, and recomputation.
-    """
-    peak = peak_flops(mesh.devices.flatten().tolist())
-    return None if peak is None or params_per_token is None else 6 * params_per_token / peak
 
 
 @contextlib.contextmanager

@@ -7,19 +7,37 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import rich.console
 import rich.progress
+from jax.sharding import Mesh
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
-from hardem_jax.training.grad_accumulation import ITEMS, TOKENS, Mean
-from hardem_jax.training.metrics_file import truncate_metrics
-from hardem_jax.training.run_progress import RunProgress
+from hardem_jax.training.grad_accumulation import ITEMS, TOKENS
+from hardem_jax.training.run_progress import Mean, RunProgress, truncate_metrics
+
+#: What a `device_kind` begins with -> 10^12 bf16 operations per second of one device, without
+#: sparsity. A TPU v3 has two devices per chip, the others one. TPUs: cloud.google.com/tpu/docs,
+#: pages of system architecture; GPUs: data sheets of the SXM boards, the largest where there are
+#: several.
+PEAK_TFLOPS = {
+    "TPU v3": 61.5,
+    "TPU v4": 275.0,
+    "TPU v5 lite": 197.0,
+    "TPU v5e": 197.0,
+    "TPU v5": 459.0,  # so v5p calls itself
+    "TPU v6 lite": 918.0,
+    "TPU v6e": 918.0,
+    "NVIDIA A100": 312.0,
+    "NVIDIA H100": 989.0,
+    "NVIDIA H200": 989.0,
+    "NVIDIA B200": 2250.0,
+}
 
 
 class RunLog:
@@ -314,3 +332,31 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+def token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
+    """Seconds of all devices at their bf16 peak: 6 operations per parameter (Kaplan et al., 2020).
+
+    That leaves out attention, a tenth for BERT-base at 512 tokens, and recomputation.
+    """
+    peak = peak_flops(mesh.devices.flatten().tolist())
+    return None if peak is None or params_per_token is None else 6 * params_per_token / peak
+
+
+def peak_flops(devices: Sequence[Any]) -> float | None:
+    """Dense bf16 operations per second of all devices; None if the peak of one is unknown.
+
+    Example:
+        >>> import jax
+        >>> print(peak_flops(jax.devices("cpu")))
+        None
+    """
+    peaks = [_peak_tflops(device.device_kind) for device in devices]
+    known = [peak for peak in peaks if peak is not None]
+    return 1e12 * sum(known) if len(known) == len(peaks) else None
+
+
+def _peak_tflops(kind: str) -> float | None:
+    # The longest name: "TPU v5 lite" also begins with "TPU v5".
+    names = [name for name in PEAK_TFLOPS if kind.startswith(name)]
+    return PEAK_TFLOPS[max(names, key=len)] if names else None

@@ -16,10 +16,10 @@ from hardem_jax.training.devices.mesh import is_gpu, replicated
 from hardem_jax.training.grad_accumulation import (
     MEMORY,
     LossFn,
-    Mean,
     accumulated_value_and_grad,
 )
 from hardem_jax.training.optimizer import AdamState, global_norm
+from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import TrainState, recall, remember
 
 Metrics = dict[str, jax.Array | Mean]

@@ -17,9 +17,8 @@ from experiments import triviaqa
 from experiments.tabulate import Tabulate
 from hardem_jax.buckets import mirror as mirrors
 from hardem_jax.buckets import store
-from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import VARIABLE, address
-from hardem_jax.cli.command import parse
+from hardem_jax.cli.command import on_this_disk, parse
 from hardem_jax.errors import InputError
 from tests.commands import fails
 from tests.emulators import BUCKET, SECRET
@@ -174,7 +173,7 @@ def test_a_path_on_the_disk_is_no_address():
 def test_no_client_is_imported_without_a_bucket():
     code = "import sys; from experiments import triviaqa as t; from hardem_jax.cli import command\n"
     code += "argv = 'train --data d --dev d --out o objective:mml'.split()\n"
-    code += "from hardem_jax.buckets.commands import on_this_disk\n"
+    code += "from hardem_jax.cli.command import on_this_disk\n"
     code += "with on_this_disk(command.parse(t.COMMANDS, prog='p', argv=argv)): print(*sys.modules)"
     run = [sys.executable, "-c", code]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)

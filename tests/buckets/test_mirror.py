@@ -6,11 +6,10 @@ import shutil
 import fsspec
 import pytest
 
-from hardem_jax.buckets import claims, store
-from hardem_jax.buckets import mirror as mirrors
+from hardem_jax.buckets import claims, names, store
 from hardem_jax.buckets.copies import copy, run_to_read
-from hardem_jax.buckets.mirror import mirror, publish
-from hardem_jax.buckets.names import VARIABLE, shown
+from hardem_jax.buckets.mirror import mirror
+from hardem_jax.buckets.names import VARIABLE, publish, shown
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, verify_checksums, write_checksums
 from hardem_jax.errors import InputError
@@ -132,7 +131,7 @@ def killed_while_publishing(where, n, killed_at):
         try:
             publish(run)
         except Killed:
-            mirrors._open[run].publish = lambda: None  # a killed process cleans nothing up
+            names.mirrors[run].publish = lambda: None  # a killed process cleans nothing up
             return True
         finally:
             killed_at(10**9)
@@ -214,7 +213,7 @@ def test_a_dead_claim_is_taken_over_and_its_owner_may_write_no_more(bucket, else
     with pytest.raises(InputError, match="was taken over by process"):
         with mirror(bucket) as run:
             claim = json.loads(Folder(bucket).beside(".lock.json").read())
-            for image in mirrors._open.values():
+            for image in names.mirrors.values():
                 image._claim._ended.set()  # the machine hangs: no more beats
             elsewhere()
             with mirror(bucket) as other:

@@ -14,9 +14,9 @@ from hardem_jax.data.batching.padding import Batch
 from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import MIN_SPLIT_SIZE, data_mesh, place_batch
-from hardem_jax.training.grad_accumulation import Mean
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.metrics_file import read_metrics, truncate_metrics
+from hardem_jax.training.run_progress import read_metrics, truncate_metrics
 
 
 def lines(path):

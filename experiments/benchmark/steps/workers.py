@@ -134,7 +134,7 @@ def find_device(device: Literal["auto", Device]) -> dict[str, Any]:
     import jax
 
     from experiments.benchmark.steps.jax_steps import use_device
-    from hardem_jax.training.devices.peaks import peak_flops
+    from hardem_jax.training.metrics_log import peak_flops
 
     found = use_device(device)
     one = jax.devices()[0]

@@ -20,7 +20,7 @@ from hardem_jax.objectives import AnyObjective, label
 from hardem_jax.registry import task_type
 from hardem_jax.settings import from_json
 from hardem_jax.training.config import METRICS_FILE
-from hardem_jax.training.metrics_file import read_metrics
+from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.version import __version__
 
 #: Split, what else distinguishes the evaluation, metric, score in percent.

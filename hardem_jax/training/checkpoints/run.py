@@ -25,15 +25,18 @@ from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import has_checksums, verify_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training.checkpoints.arrays import (
+from hardem_jax.training.checkpoints.series import (
+    COMPLETE,
+    Series,
     check_arrays,
     from_arrays,
+    numbers,
+    quiet_failures,
+    remove,
     restore_targets,
     to_arrays,
     without_memory,
 )
-from hardem_jax.training.checkpoints.full_disk import quiet_failures
-from hardem_jax.training.checkpoints.series import COMPLETE, Series, numbers, remove
 from hardem_jax.training.devices.distributed import primary_decides
 from hardem_jax.training.fingerprint import check_same
 from hardem_jax.training.state import TrainState

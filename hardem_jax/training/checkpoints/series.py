@@ -1,20 +1,35 @@
-"""Numbered checkpoints in a folder, written while training goes on."""
+"""Numbered checkpoints in a folder, written while training goes on: arrays, and full disks."""
 
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
 import shutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
-from hardem_jax.buckets.mirror import publish
+from hardem_jax.buckets.names import publish
 from hardem_jax.checksums import write_checksums
-from hardem_jax.training.checkpoints.full_disk import check_space, one_error
+from hardem_jax.errors import InputError
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
+from hardem_jax.training.tree_paths import named_leaves
 
 #: The file that Orbax writes last.
 COMPLETE = "_CHECKPOINT_METADATA"
+#: Error numbers that `out_of_space` recognises.
+OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MAX_LISTED = 20
+#: How the names of arrays in `TrainState.memory` begin.
+_MEMORY = "memory."
 
 
 def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
@@ -104,3 +119,146 @@ class Series:
             self._recorder.shutdown()
             with one_error(self._folder):
                 self._checkpointer.close()
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def to_arrays(tree: Any) -> dict[str, jax.Array]:
+    """Returns leaves by name, with typed PRNG keys as uint32 words, which Orbax can store."""
+    return {
+        name: jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        for name, leaf in named_leaves(tree).items()
+    }
+
+
+def from_arrays(arrays: Mapping[str, jax.Array], like: Any) -> Any:
+    """Undoes `to_arrays`; ``like`` gives structure and kinds of keys."""
+    leaves = [
+        jax.random.wrap_key_data(arrays[name], impl=jax.random.key_impl(leaf))
+        if _is_key(leaf)
+        else arrays[name]
+        for name, leaf in named_leaves(like).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _describe(array: Any) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: Path) -> None:
+    """Raises one InputError that lists the arrays whose presence, shape or dtype differ."""
+    problems = []
+    for name in [*wanted, *(name for name in stored if name not in wanted)]:
+        found = _describe(stored[name]) if name in stored else "absent"
+        expected = _describe(wanted[name]) if name in wanted else "absent"
+        if found != expected:
+            problems.append(f"{name} (stored: {found}, expected: {expected})")
+    if problems:
+        more = len(problems) - _MAX_LISTED
+        listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
+        raise InputError(f"{where}: checkpoint of a different model or optimiser: {listed}")
+
+
+def without_memory(stored: Iterable[str], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Moves the memory out of the wanted arrays if none is stored: it begins with this step.
+
+    Checkpoints were written without it before runs had one.
+    """
+    if any(name.startswith(_MEMORY) for name in stored):
+        return {}
+    return {name: wanted.pop(name) for name in [*wanted] if name.startswith(_MEMORY)}
+
+
+def restore_targets(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a ShapeDtypeStruct for each wanted array, PLACEHOLDER for the rest."""
+    default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return {
+        name: jax.ShapeDtypeStruct(
+            wanted[name].shape,
+            wanted[name].dtype,
+            sharding=getattr(wanted[name], "sharding", None) or default,
+        )
+        if name in wanted
+        else ocp.PLACEHOLDER
+        for name in stored
+    }
+
+
+@contextlib.contextmanager
+def one_error(folder: Path) -> Iterator[None]:
+    """Turns the per-array errors that Orbax and TensorStore raise on a full disk into one."""
+    try:
+        yield
+    except Exception as error:
+        reason = out_of_space(error)
+        if reason is None:
+            raise
+        raise OSError(reason, f"{os.strerror(reason)}; checkpoint not saved", str(folder)) from None
+
+
+def check_space(folder: Path, arrays: Iterable[jax.Array]) -> None:
+    """Raises ENOSPC before writing if the disk does not have enough free space."""
+    needed = sum(array.nbytes for array in arrays)
+    if jax.process_count() == 1 and shutil.disk_usage(folder).free < needed:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextlib.contextmanager
+def quiet_failures() -> Iterator[None]:
+    """Suppresses reports of a full disk from background threads; the error itself is raised.
+
+    Orbax logs a stack trace per thread, and TensorStore reports to an event loop that the first
+    failure has closed. Such reports may arrive late, so filters stay in place after a failure.
+    """
+
+    def is_other_error(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return out_of_space(error) is None and out_of_space(OSError(record.getMessage())) is None
+
+    before = sys.unraisablehook
+
+    def report(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(is_other_error)
+    sys.unraisablehook = report
+    try:
+        yield
+    except OSError:
+        raise
+    except BaseException:
+        logger.removeFilter(is_other_error)
+        sys.unraisablehook = before
+        raise
+    else:
+        logger.removeFilter(is_other_error)
+        sys.unraisablehook = before
+
+
+def out_of_space(error: BaseException | None) -> int | None:
+    """Returns the `errno` if a full disk, quota or file-size limit caused the error, else None.
+
+    Example:
+        >>> out_of_space(ValueError("write failed [OS error 28: ENOSPC No space left on device]"))
+        28
+        >>> out_of_space(KeyError("x"))
+    """
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        error = pending.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            return error.errno
+        for number in OUT_OF_SPACE:
+            if errno.errorcode[number] in str(error) or os.strerror(number) in str(error):
+                return number
+        pending += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+    return None

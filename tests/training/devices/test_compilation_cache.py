@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from hardem_jax.training.devices.compilation_cache import VARIABLE, enable_compilation_cache
+from hardem_jax.cli.devices import VARIABLE, enable_compilation_cache
 
 
 @pytest.fixture(autouse=True)

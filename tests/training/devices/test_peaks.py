@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hardem_jax.training.devices.peaks import peak_flops
+from hardem_jax.training.metrics_log import peak_flops
 
 
 @pytest.mark.parametrize(
