@@ -28,9 +28,6 @@ def check_text(value: object, name: str) -> None:
 def check_texts(values: Iterable[str], name: str) -> tuple[str, ...]:
     """Returns the strings of any iterable except a string.
 
-    Raises:
-        TypeError: the argument is one string, or holds something that is not a string.
-
     Example:
         >>> check_texts("Schumann", "aliases")
         Traceback (most recent call last):
@@ -46,13 +43,7 @@ def check_texts(values: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def check_many(values: object, name: str, items: str) -> None:
-    """Raises TypeError unless the argument is iterable and not a string.
-
-    Args:
-        values: the argument.
-        name: its name.
-        items: what it should hold, in the plural.
-    """
+    """Raises TypeError unless the argument is iterable and not a string."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{name}: expected a list of {items}, found {_describe(values)}")
 

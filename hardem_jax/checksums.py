@@ -23,25 +23,6 @@ def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
     """Records every file below ``folder``; call it last, before renaming the folder into place.
 
     For a subfolder with a record of its own, only that record is recorded.
-
-    Args:
-        folder: where the record is written.
-        files: the files below ``folder`` to record, if others may change; None for all.
-
-    Raises:
-        OSError: a file cannot be read, or the record cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "array.bin").write_bytes(bytes(8))
-        >>> write_checksums(folder)
-        >>> verify_checksums(folder)
-        >>> _ = (folder / "array.bin").write_bytes(bytes(7) + b"x")
-        >>> verify_checksums(folder)  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: ...array.bin: damaged, its checksum differs from...
     """
     files = _files(folder) if files is None else files
     own = (folder / MANIFEST, folder / _PARTIAL)
@@ -60,10 +41,6 @@ def verify_checksums(folder: Path) -> None:
     """Compares every recorded file of ``folder`` with its recorded size and checksum.
 
     Ignores files that are not in the record. Reads every byte once, using all cores.
-
-    Raises:
-        InputError: names the first file that is missing or differs in size or content, or the
-            record itself if it cannot be read.
     """
     recorded = _read_manifest(folder / MANIFEST)
     with _pool() as pool:
@@ -79,11 +56,7 @@ def has_checksums(folder: Path) -> bool:
 
 
 def recorded_files(folder: Path) -> set[str]:
-    """Returns the names of the recorded files, including those of recorded subfolders.
-
-    Raises:
-        InputError: a record cannot be read.
-    """
+    """Returns the names of the recorded files, including those of recorded subfolders."""
     names = set(_read_manifest(folder / MANIFEST))
     for name in sorted(names):
         if (inner := Path(name)).name == MANIFEST:

@@ -43,12 +43,6 @@ class InputError(ValueError):
 
     Commands print the message and exit with code 2; any other exception is a defect and keeps its
     stack trace.
-
-    Example:
-        >>> raise InputError("train.json: expected a list under 'Data', found a string")
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: train.json: expected a list under 'Data', found a string
     """
 
     def __init__(self, message: str = ""):
@@ -112,9 +106,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def similar_path(path: Any) -> str:
     """Suggests what a path that does not exist may have meant, to complete a message; or nothing.
 
-    Args:
-        path: its first missing part is compared with what lies beside it.
-
     Example:
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -161,10 +152,6 @@ def _cut(text: str, limit: int) -> str:
 def check_unicode(text: str, place: str = "text") -> None:
     r"""Raises `InputError` if a text holds half a surrogate pair, as bytes do that are not UTF-8.
 
-    Args:
-        text: from a command line, a file or a caller.
-        place: what it is, for the message.
-
     Example:
         >>> check_unicode("caf\u00e9")
         >>> check_unicode("caf\udce9", "--question")
@@ -192,18 +179,6 @@ def require(
 
     None passes; every element of a tuple is checked. Integers must fit 32 bits unless `at_most` or
     `below` sets another limit.
-
-    Args:
-        config: the configuration, usually the ``self`` of a ``__post_init__``.
-        names: its attributes.
-        at_least: inclusive lower bound.
-        above: exclusive lower bound.
-        at_most: inclusive upper bound.
-        below: exclusive upper bound.
-        integer: reject floats, even 2.0.
-
-    Raises:
-        InputError: naming the attribute, what was expected and what was found.
 
     Example:
         >>> import types
@@ -244,13 +219,6 @@ def require(
 
 def require_different(config: Any, *names: str) -> None:
     """Checks that no attribute of a configuration lists a value twice.
-
-    Args:
-        config: the configuration, usually the ``self`` of a ``__post_init__``.
-        names: its attributes, tuples or lists.
-
-    Raises:
-        InputError: naming the attribute and its values.
 
     Example:
         >>> import types

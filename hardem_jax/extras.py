@@ -19,14 +19,6 @@ def require_packages(extra: str, *modules: str) -> None:
 
     Raises:
         MissingPackageError: names the missing modules and the install command.
-
-    Example:
-        >>> require_packages("train", "json")
-        >>> try:
-        ...     require_packages("train", "json", "no_such_package")
-        ... except MissingPackageError as error:
-        ...     print(error)
-        no_such_package: not installed (pip install '.[train]' in a checkout)
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:

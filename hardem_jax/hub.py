@@ -13,15 +13,6 @@ def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
 
     The hub is queried once to check that the repository exists: without a network, its client
     would retry every request for most of a minute.
-
-    Args:
-        name: the repository, such as "bert-base-uncased".
-        patterns: glob patterns of the files to download.
-        what: what is being looked for, for the error message.
-
-    Raises:
-        InputError: the repository does not exist, or there is neither a network nor an earlier
-            download.
     """
     from huggingface_hub import HfApi, snapshot_download  # takes seconds to import
 
@@ -46,14 +37,6 @@ def upload(folder: Path, name: str, *, private: bool = True) -> str:
     """Uploads the files of a folder to a model repository of the hub, and returns its address.
 
     The token is that of ``hf auth login`` or the environment (``HF_TOKEN``).
-
-    Args:
-        folder: holds the files; its subfolders are uploaded too.
-        name: the repository, such as "me/reader"; created if absent.
-        private: whether a newly created repository is visible only to its owners.
-
-    Raises:
-        InputError: there is no network, no token, or no permission to write there.
     """
     from huggingface_hub import HfApi  # takes seconds to import
 

@@ -31,24 +31,7 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
     the owner; a killed process leaves the file, but no lock on it. On a file system without
     locks, a warning goes to stderr, and nothing keeps others out.
 
-    Args:
-        folder: an existing folder.
-        name: of the lock file; locks with different names are independent.
-        wait: wait for the other process to end instead of raising `InUse`.
-
-    Raises:
-        InUse: another process holds the lock (names its id, host and start time).
-        InputError: the folder cannot be written to, or its name is not UTF-8, which the libraries
-            that write checkpoints and records need.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with locked(folder), locked(folder):  # doctest: +ELLIPSIS
-        ...     pass
-        Traceback (most recent call last):
-        ...
-        hardem_jax.locks.InUse: ...: in use by process ... on ..., since ...
+    Raises `InUse`, with id, host and start of its process; or waits for its end if ``wait``.
     """
     check_unicode(str(folder), "folder")
     file = folder / name

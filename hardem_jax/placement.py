@@ -21,13 +21,9 @@ def on_own_rows(
 ) -> Any:
     """`function(*arrays, *shared)` by every device of a mesh on its own rows of the arrays.
 
-    For kernels, which the compiler cannot partition. Outputs have rows, too.
-
-    Args:
-        function: with `with_first` it gets the number of its first row before the arrays, uint32.
-        arrays: [N, ...] each.
-        shared: arrays that every device sees in full.
-        with_first: see `function`.
+    For kernels, which the compiler cannot partition. Arrays and outputs are ``[N, ...]``; every
+    device sees all of ``shared``. With `with_first`, `function` gets the number of its first row
+    before the arrays, uint32.
     """
 
     def call(first, *inputs):

@@ -15,10 +15,6 @@ from hardem_jax.errors import InputError
 def to_json(config: Any, keep: Callable[[dataclasses.Field], bool] = lambda _: True) -> Any:
     """A configuration as nested plain values; dataclasses by type and fields, tuples as lists.
 
-    Args:
-        config: an instance of a dataclass.
-        keep: the fields to write; by default, all.
-
     Example:
         >>> from hardem_jax.objectives import HardEM
         >>> to_json(HardEM(tau=8.0))
@@ -37,15 +33,6 @@ def from_json(hint: Any, content: Any, place: str) -> Any:
     """The configuration that `to_json` has turned into plain values.
 
     Fields that the content lacks get their defaults, for an older version may have written it.
-
-    Args:
-        hint: the type of the configuration, or the annotation of a field.
-        content: from `to_json`, by way of JSON. "type" may be absent where only one is possible.
-        place: where the content is from, for messages.
-
-    Raises:
-        InputError: the content has a field or a type that this version does not know, lacks one
-            without a default, or holds a value that does not fit.
 
     Example:
         >>> from hardem_jax.objectives import HardEM, MML

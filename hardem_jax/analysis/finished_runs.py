@@ -134,12 +134,8 @@ def table(
 ) -> str:
     """A Markdown table: rows of `rows`, and of each metric the mean with its interval of 95 %.
 
-    Args:
-        found: from `rows`.
-        metrics: columns; by default those that any run has for every question. Rows that lack
-            scores of questions have the standard deviation over seeds instead of an interval.
-        against: a name in ``found``, from which differences are taken, with p, over the seeds that
-            both have; runs that were not scored on the same questions are refused.
+    Rows that lack scores of questions have the standard deviation over seeds instead. Differences
+    from the row ``against`` are over the seeds that both have.
     """
     if against is not None and against not in found:
         raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")

@@ -36,22 +36,10 @@ History = Sequence[Mapping[str, float]]
 def learning_curves(
     histories: Mapping[str, Sequence[History]], *, metrics: Mapping[str, str], file: Path
 ) -> None:
-    """Plots each metric against the training step: the mean over runs, with the range as a band.
+    """Plots each metric (name -> label) against the step: the mean over runs, the range as a band.
 
-    Args:
-        histories: objective -> its runs; of each metric, the steps at which all of them have it
-            are drawn. Runs that were stopped early end a curve for all.
-        metrics: metric name -> axis label with unit; axes start at 0. Metrics that no record
-            has are left out.
-        file: PNG to write; none if no metric is left.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "curves.png"
-        >>> runs = {"MML": [[{"step": 1, "em": 10.0}, {"step": 2, "em": 20.0}]]}
-        >>> learning_curves(runs, metrics={"em": "exact match (%)"}, file=file)
-        >>> file.is_file()
-        True
+    Only steps at which all runs of an objective have the metric are drawn; runs that were stopped
+    early end a curve for all.
     """
     recorded = {name for runs in histories.values() for run in runs for r in run for name in r}
     metrics = {name: label for name, label in metrics.items() if name in recorded}
@@ -93,22 +81,7 @@ def scores_by_group(
 ) -> None:
     """Plots bars per objective and group, e.g. accuracy by |Z| (Min et al., 2019, figure 2).
 
-    Bars show the mean over runs, error bars the range.
-
-    Args:
-        scores: objective -> metrics of its runs.
-        groups: metric name -> group name, in axis order.
-        labels: labels of the horizontal and vertical axis; the latter starts at 0.
-        file: PNG to write.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "by-size.png"
-        >>> groups = {"em |Z|=1": "1", "em |Z|=2": "2"}
-        >>> runs = {"MML": [{"em |Z|=1": 10.0, "em |Z|=2": 20.0}]}
-        >>> scores_by_group(runs, groups=groups, labels=("|Z|", "exact match (%)"), file=file)
-        >>> file.is_file()
-        True
+    Bars show the mean over runs, error bars the range. ``groups``: metric -> group, in order.
     """
     width = 0.8 / len(scores)
     figure, panel = plt.subplots(
@@ -147,21 +120,6 @@ def difference_maps(
     """Draws tables of differences as heat maps, with intervals in the cells.
 
     Colours are centred at 0 and the same in all panels; cells whose interval holds 0 are pale.
-
-    Args:
-        panels: title -> rows of differences in percentage points; None where there is none.
-        rows, columns: label of an axis and those of its values.
-        label: of the colours, with unit.
-        file: PNG to write.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "map.png"
-        >>> cells = [[Difference(12.0, 4.0, 20.0, 0.01), None]]
-        >>> axes = {"rows": ("|Z|", ["2"]), "columns": ("noise (share)", ["0", "0.5"])}
-        >>> difference_maps({"MML - hard EM": cells}, **axes, label="points", file=file)
-        >>> file.is_file()
-        True
     """
     shape = len(rows[1]), len(columns[1])
     figure, grid = plt.subplots(
@@ -217,22 +175,7 @@ def interval_curves(
     values: tuple[str, Sequence[str]],
     file: Path,
 ) -> None:
-    """Plots scores with intervals against the values of one setting, which are equally far apart.
-
-    Args:
-        panels: label of a score with unit -> objective -> its interval at each value, None where
-            there is none; axes start at 0.
-        values: label of the horizontal axis and those of its values.
-        file: PNG to write.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "curves.png"
-        >>> found = {"MML": [Interval(90.0, 85.0, 95.0), None]}
-        >>> interval_curves({"true z (%)": found}, values=("|Z|", ["2", "3"]), file=file)
-        >>> file.is_file()
-        True
-    """
+    """Plots scores with intervals against the values of one setting, which are equally far apart."""
     figure, grid = plt.subplots(
         1, len(panels), figsize=(5 * len(panels), 4), squeeze=False, layout="constrained"
     )

@@ -32,10 +32,8 @@ _PATIENCE = 3
 class Claim:
     """A claim on a folder of a bucket that this process holds.
 
-    Args:
-        folder: of the bucket.
-        disk: identifies the local folder of copies, whose kernel locks have shown that no other
-            process on this disk works on the folder.
+    ``disk`` identifies the local folder of copies, whose kernel locks have shown that no other
+    process on this disk works on the folder.
     """
 
     def __init__(self, folder: Folder, disk: str) -> None:
@@ -51,11 +49,7 @@ class Claim:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Claims the folder until the context ends.
-
-        Raises:
-            InUse: another machine holds a claim; it takes up to 45 seconds to find out.
-        """
+        """Claims the folder until the context ends, or raises `InUse` after up to 45 seconds."""
         self._take()
         beating = threading.Thread(target=self._beat, name="claim", daemon=True)
         beating.start()
@@ -70,11 +64,7 @@ class Claim:
                     self._object.delete([""])
 
     def check(self) -> None:
-        """Checks that nobody has taken the claim over; call it before every change.
-
-        Raises:
-            InputError: somebody has, who found no sign of life here for 45 seconds.
-        """
+        """Checks that nobody has taken the claim over; call it before every change."""
         if not self._is_ours(found := self._object.read()):
             raise InputError(f"{self._where}: was taken over by {_named(found)}")
 

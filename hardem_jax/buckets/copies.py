@@ -66,15 +66,7 @@ def _is_lock(name: str) -> bool:
 
 
 def copy(where: str, *, without: Iterable[str] = ()) -> Path:
-    """Returns a local copy of a folder or file in a bucket, which nobody may write to.
-
-    Args:
-        where: its address.
-        without: folders in it that are not needed.
-
-    Raises:
-        InputError: there is none, it cannot be read, or it keeps changing.
-    """
+    """Returns a local copy of a folder or file in a bucket, which nobody may write to."""
     where = one_address(where)
     folder, without = Folder(where), tuple(f"{name}/" for name in without)
     for _ in range(_ATTEMPTS):
@@ -136,9 +128,6 @@ def run_to_read(where: str, *, without: Iterable[str] = ()) -> Iterator[Path]:
     """A local copy of a run; files that the block writes into it are uploaded when it ends.
 
     Only those beside the checkpoints are, such as scores.
-
-    Raises:
-        InputError: there is no folder of that name, or it cannot be read or written.
     """
     original = copy(where, without=without)
     if not original.is_dir():

@@ -32,12 +32,6 @@ def mirror(where: str) -> Iterator[Path]:
     """A local folder or file that stands for one in a bucket, to read and to write.
 
     It need not exist. Until the context ends, no other process writes to it.
-
-    Args:
-        where: its address.
-
-    Raises:
-        InputError: the bucket cannot be used, or another process uses the folder there.
     """
     where = one_address(where)
     if where.count("/") < 3:
@@ -83,13 +77,7 @@ def _disk() -> str:
 
 
 class Mirror:
-    """A local folder and its image.
-
-    Args:
-        place: the local folder.
-        folder: of the bucket.
-        claim: on it.
-    """
+    """A local folder and its image."""
 
     def __init__(self, place: Path, folder: Folder, claim: Claim) -> None:
         self._place, self._folder, self._claim = place, folder, claim

@@ -27,10 +27,6 @@ mirrors: dict[Path, Any] = {}
 def address(path: object) -> str | None:
     """The address that a path of a command line stands for; None for a path on a disk.
 
-    Raises:
-        InputError: it has no bucket, or the name of one is no such name. The message does not
-            repeat it, for it may hold a password.
-
     Example:
         >>> address(Path("gs://bucket/runs/1")), address("s3://bucket"), address("runs/1")
         ('gs://bucket/runs/1', 's3://bucket', None)
@@ -39,7 +35,7 @@ def address(path: object) -> str | None:
     if match is None:
         return None
     scheme, bucket, key = match.groups()
-    if not _BUCKET.fullmatch(bucket):
+    if not _BUCKET.fullmatch(bucket):  # not repeated, for it may hold a password
         expected = "expected letters, digits, dots, dashes and underscores"
         raise InputError(f"{scheme}://: {expected} as the name of a bucket, found something else")
     return f"{scheme}://{bucket}/{key}" if key else f"{scheme}://{bucket}"
@@ -86,9 +82,6 @@ def publish(folder: Path) -> None:
     """Brings the bucket up to date, if a folder, or one that it lies in, stands for one there.
 
     No checkpoint may be being written.
-
-    Raises:
-        InputError: the bucket cannot be written, or another process has taken the folder over.
     """
     for place in (folder, *folder.parents):
         if place in mirrors:

@@ -24,14 +24,7 @@ _IN_PARTS = 50 * 2**20
 
 
 class Folder:
-    """A folder of a bucket, or a single object.
-
-    Args:
-        where: its address.
-
-    Raises:
-        InputError: the package for this kind of bucket is not installed.
-    """
+    """A folder of a bucket, or a single object."""
 
     def __init__(self, where: str) -> None:
         self.where = one_address(where)
@@ -43,9 +36,6 @@ class Folder:
         """Name in the folder -> size in bytes and what changes with the content, of every object.
 
         A single object has the name "".
-
-        Raises:
-            InputError: the bucket does not exist, cannot be reached or may not be read.
         """
         with self.one_line():
             found = self._files.find(self._root, detail=True)
@@ -118,12 +108,7 @@ class Folder:
                 self._files.put([*large.values()], [*large], batch_size=_LARGE_AT_ONCE)
 
     def download(self, files: Mapping[str, Path]) -> None:
-        """Writes files with the contents of objects, several at once.
-
-        Raises:
-            FileNotFoundError: an object has gone.
-            InputError: the bucket cannot be read.
-        """
+        """Writes files with the contents of objects, several at once."""
         for file in files.values():
             file.parent.mkdir(parents=True, exist_ok=True)
         if files:

@@ -56,11 +56,7 @@ class BuildCommand:
         self.data_set()  # refuses what it does not take
 
     def data_set(self) -> DataSet:
-        """What is built: the data set of the layout, with the flags that it has.
-
-        Raises:
-            InputError: a flag of another layout was given.
-        """
+        """What is built: the data set of the layout, with the flags that it has."""
         layout = getattr(self, "layout", "")
         kind = self.LAYOUTS[layout]
         known = {field.name for field in dataclasses.fields(kind)}

@@ -137,11 +137,6 @@ def on_this_disk(command: Any) -> Iterator[Any]:
 
     Raises:
         InputError: a bucket cannot be used, or another flag than those above names one.
-
-    Example:
-        >>> with on_this_disk("train") as command:
-        ...     command
-        'train'
     """
     named = _in_buckets(command)
     if not named:

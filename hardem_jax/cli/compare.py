@@ -332,11 +332,7 @@ def comparison(
 ) -> Any:
     """The command ``compare`` of a task: flags and defaults of its ``train``, but no patience.
 
-    Args:
-        train: makes one run.
-        curves: `CompareCommand.CURVES`.
-        base: has flags and scores that only the comparison has.
-        **defaults: of flags.
+    ``base`` has flags and scores that only the comparison has; ``defaults`` are of its flags.
     """
     loop: Any = next(f.default for f in dataclasses.fields(train) if f.name == "loop")
     return with_flags_of(
@@ -352,13 +348,6 @@ def comparison(
 
 def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, Objective]:
     """Label -> objective, of objectives written as for ``--objectives``.
-
-    Args:
-        objectives: as written.
-        kinds: the union of their types.
-
-    Raises:
-        InputError: one is not an objective, or appears twice.
 
     Example:
         >>> labelled(["mml", "hard-em --tau 4000"])

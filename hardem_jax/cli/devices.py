@@ -54,11 +54,7 @@ class OnDevices:
         require(self, "num_devices", "fsdp", "heartbeat_seconds", at_least=1)
 
     def mesh(self) -> Mesh:
-        """The mesh of devices; must be made before anything else uses jax.
-
-        Raises:
-            InputError: there are fewer devices, or the other processes cannot be joined.
-        """
+        """The mesh of devices; must be made before anything else uses jax."""
         from hardem_jax.training.devices.distributed import initialize_distributed
         from hardem_jax.training.devices.mesh import data_mesh
 
@@ -76,9 +72,6 @@ def enable_compilation_cache() -> Path | None:
     ``~/.cache``). On CPUs there is no default: programs are compiled for one machine's
     processor, and home folders are often shared between machines. Of several processes only the
     primary writes to the cache.
-
-    Returns:
-        The cache folder, or None if the cache is disabled.
     """
     import jax
 
@@ -101,16 +94,7 @@ def say(text: str) -> None:
 
 
 def made_by(num_devices: int) -> dict[str, Any]:
-    """What a run is made by: command line, commit, versions and devices, for ``config.json``.
-
-    Args:
-        num_devices: how many of the devices the run uses.
-
-    Returns:
-        ``command`` as a shell takes it, ``commit`` of a checkout of this project, None without one
-        and with "+" if files differ from it, ``packages`` with the version of those installed,
-        ``python``, ``platform``, ``devices`` and ``processes``.
-    """
+    """What a run is made by: command line, commit, versions and devices, for ``config.json``."""
     import jax
 
     return {

@@ -239,13 +239,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
 def read_ids(file: Path) -> list[str]:
     """Ids of questions, in order, each as often as the file has it.
 
-    Args:
-        file: one id per line; a JSON list of ids, or an object with ids as keys, such as
-            predictions; or any JSON, or JSON lines, with questions under `_ID_KEYS` at any depth,
-            as the official files of SQuAD, TriviaQA and DROP are.
-
-    Raises:
-        InputError: the file cannot be read, or has no ids.
+    One id per line; a JSON list of ids, or an object with ids as keys, such as predictions; or any
+    JSON, or JSON lines, with questions under `_ID_KEYS` at any depth, as in the official files.
     """
     text = read_text(file)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -281,18 +276,9 @@ def _nested_ids(content: Any) -> Iterator[str]:
 def chosen_scores(
     ids: Sequence[str], scored: Sequence[str], by_question: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Mean scores of some questions; one that has no score counts 0.
+    """Mean scores of some questions, each as often as it comes; one that has no score counts 0.
 
-    Args:
-        ids: of the questions; each counts as often as it comes.
-        scored: the id of each score; where one comes several times, its mean counts.
-        by_question: name -> scores in percent.
-
-    Returns:
-        ``questions`` and how many of them are ``missing``, and the ``scores`` by name.
-
-    Raises:
-        InputError: none of them has a score.
+    Of an id that was scored several times, the mean counts.
 
     Example:
         >>> chosen_scores(["b", "x", "b", "x"], ["a", "b"], {"em": [0.0, 100.0]})

@@ -129,13 +129,6 @@ def asked(question: str | None, echo: Console | None = None) -> Iterator[str]:
     """The question; if None, those from the standard input, one per line.
 
     Typed ones get a prompt and end with a blank line; a pipe is read to its end.
-
-    Args:
-        question: None to read them.
-        echo: prints each question that comes through a pipe, before its answers.
-
-    Raises:
-        InputError: the question is blank, or is not text.
     """
     if question is not None:
         check_question(question)
@@ -161,11 +154,7 @@ def asked(question: str | None, echo: Console | None = None) -> Iterator[str]:
 
 
 def read_document(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        InputError: it cannot be read, or has none.
-    """
+    """The text of a file."""
     text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: expected text, found an empty document")

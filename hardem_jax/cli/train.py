@@ -119,12 +119,7 @@ class TrainCommand(Setting):
         return draw(task, self.model, data, inputs, sorted(readings, key=lambda pair: pair[0]))
 
     def start(self, mesh: Mesh) -> Start:
-        """The run, ready for the training loop; see `hardem_jax.task.start.start`.
-
-        Raises:
-            InputError: data, model and batches do not fit one another, or the run that this one
-                starts from has another model.
-        """
+        """The run, ready for the training loop; see `hardem_jax.task.start.start`."""
         from hardem_jax.task.start import start
 
         data, dev = self.open_data(), self.open_dev(self.dev_questions)
@@ -142,11 +137,7 @@ class TrainCommand(Setting):
         )
 
     def settings(self, data: Mapping[str, str]) -> dict[str, str]:
-        """Everything that must be the same when the run is resumed, as text by dotted name.
-
-        Args:
-            data: see `hardem_jax.task.start.Start`.
-        """
+        """Everything that must be the same when the run is resumed, as text by dotted name."""
         return named_settings(self) | {f"contents of {name}": text for name, text in data.items()}
 
     def run(self) -> None:

@@ -32,11 +32,7 @@ Views = Callable[[Any, Any, Any, Sequence[tuple[int, Any]]], list[View]]
 def observer(
     run: Start, ids: Sequence[str], views: Views, run_dir: Path
 ) -> Callable[[int, Any], None] | None:
-    """What `training.loop.train` calls with step and parameters; None if nothing is watched.
-
-    Raises:
-        InputError: the questions to evaluate on lack one of them.
-    """
+    """What `training.loop.train` calls with step and parameters; None if nothing is watched."""
     if not ids:
         return None
     data = watched(run.dev, ids)
@@ -55,11 +51,7 @@ def observer(
 
 
 def watched(data: Questions, ids: Sequence[str]) -> Questions:
-    """The questions with these ids, in this order.
-
-    Raises:
-        InputError: one is not there.
-    """
+    """The questions with these ids, in this order."""
     places = {question.id: place for place, question in enumerate(data.questions)}
     for id in ids:
         if id not in places:
@@ -69,13 +61,7 @@ def watched(data: Questions, ids: Sequence[str]) -> Questions:
 
 
 def draw_watched(runs: Mapping[str, Path], ids: Sequence[str], out: Path) -> None:
-    """Draws ``watched-<id>.html`` for each question that any run recorded.
-
-    Args:
-        runs: title -> folder of a run.
-        ids: of questions.
-        out: folder to write to.
-    """
+    """Draws ``watched-<id>.html`` for each question that any run recorded."""
     recorded = {title: recorded_views(run_dir) for title, run_dir in runs.items()}
     for id in ids:
         panels = {title: views[id] for title, views in recorded.items() if id in views}

@@ -176,11 +176,7 @@ class View:
 
 
 def record_of_views(panels: Mapping[str, Mapping[int, View]]) -> Record:
-    """One question through training.
-
-    Args:
-        panels: name of a run -> training step -> view.
-    """
+    """One question through training."""
     moments = [
         Moment(v.probabilities, f"{step:,}", run, v.prediction, v.probability, v.predicted)
         for run, steps in panels.items()
@@ -213,10 +209,6 @@ def uses(spans: Sequence[Sequence[tuple[int, int]]]) -> list[Mark]:
 
 def segments(length: int, marks: Sequence[Mark]) -> Iterator[tuple[int, int, list[int]]]:
     """Cuts a text wherever a mark begins or ends.
-
-    Yields:
-        Start, exclusive end and the indices of the marks that cover all of it; together these
-        are the whole text.
 
     Example:
         >>> list(segments(9, [Mark(2, 6), Mark(4, 9)]))

@@ -45,12 +45,7 @@ class EncoderModel(Model):
 
     @classmethod
     def start(cls, config: Any, data: Any, *, seed: int, **fields: Any) -> Self:
-        """The pretrained encoder with a fresh head.
-
-        Args:
-            config, data, seed: see `Model.start`.
-            fields: what a subclass adds to these attributes, which `module` gets as well.
-        """
+        """The pretrained encoder with a fresh head, to which a subclass passes ``fields``."""
         tokenizer = cls.tokenizer_for(config, data)
         encoder = load_encoder(config, tokenizer)
         module = cls.module(config, encoder, seed=seed, **fields)
@@ -80,11 +75,7 @@ class EncoderModel(Model):
 
 
 def load_encoder(config: configs.EncoderConfig, tokenizer: Tokenizer) -> Encoder:
-    """The encoder with its pretrained weights.
-
-    Raises:
-        InputError: the checkpoint cannot be loaded, or its vocabulary is too small.
-    """
+    """The encoder with its pretrained weights."""
     encoder = pretrained.load_encoder(
         config.encoder,
         num_layers=config.num_layers,
@@ -109,12 +100,7 @@ def check_vocabulary(name: str, sizes: EncoderConfig, tokenizer: Tokenizer) -> N
 
 
 def untrained_encoder(config: configs.EncoderConfig, sizes: EncoderConfig) -> Encoder:
-    """A run's encoder with random weights: call it inside `nnx.eval_shape`.
-
-    Args:
-        config: the run's.
-        sizes: from the run's ``config.json``, see `restore_sizes`.
-    """
+    """A run's encoder with random weights: call it inside `nnx.eval_shape`."""
     return pretrained.untrained_encoder(
         sizes,
         dtype=jnp.dtype(config.dtype),
@@ -129,11 +115,7 @@ def save_sizes(sizes: EncoderConfig) -> dict[str, Any]:
 
 
 def restore_sizes(run: RunConfig) -> EncoderConfig:
-    """The sizes of a run's encoder.
-
-    Raises:
-        InputError: a field is missing, unknown or out of range.
-    """
+    """The sizes of a run's encoder."""
     fields = run.part("encoder")
     try:
         kind = pretrained.architecture(fields.pop("model_type", None)).config
@@ -150,12 +132,7 @@ def check_lengths(
 
 
 def check_max_tokens(config: Any, sizes: EncoderConfig) -> None:
-    """Raises `InputError` if inputs are cut to more tokens than the encoder has positions.
-
-    Args:
-        config: of a model; inputs are cut to its ``max_tokens``, if it has them.
-        sizes: of its encoder.
-    """
+    """Raises `InputError` if inputs are cut to more tokens than the encoder has positions."""
     _check_positions("--model.max-tokens", config, sizes, getattr(config, "max_tokens", 0))
 
 

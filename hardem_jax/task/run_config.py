@@ -16,11 +16,7 @@ T = TypeVar("T")
 
 
 def check_run(run_dir: Path) -> None:
-    """Checks that a folder holds a run whose configuration and vocabulary are intact.
-
-    Raises:
-        InputError: names what is missing or damaged.
-    """
+    """Checks that a folder holds a run whose configuration and vocabulary are intact."""
     if not os.path.isfile(run_dir / "config.json"):
         found = f"no config.json in it{similar_path(run_dir)}"
         raise InputError(f"{run_dir}: expected the folder of a run, found {found}")
@@ -31,18 +27,11 @@ def check_run(run_dir: Path) -> None:
 class RunConfig:
     """``config.json`` of a run.
 
-    Args:
-        folder: of the run.
-        task: name of the task it must be a run of.
-
     Attributes:
         folder: as given.
         model: what the run's model saved.
         settings: that it was trained with, see `training.fingerprint`; none if it was converted.
         place: the file, for messages.
-
-    Raises:
-        InputError: if the folder holds no run or one of another task, or a file of it is damaged.
     """
 
     def __init__(self, folder: Path, task: str):
@@ -78,11 +67,7 @@ class RunConfig:
         return self.restore(kind, content, name)
 
     def restore(self, kind: type[T], fields: Mapping[str, Any], name: str) -> T:
-        """A configuration with these fields.
-
-        Raises:
-            InputError: one is unknown, missing, or out of place.
-        """
+        """A configuration with these fields."""
         return from_json(kind, dict(fields), f"{self.place}: {name}")
 
     def _object(self, content: Mapping[str, Any], name: str) -> dict[str, Any]:

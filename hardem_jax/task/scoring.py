@@ -13,10 +13,6 @@ SPARSITY_THRESHOLDS = (1e-3, 1e-4)
 def size_group(size: int, bounds: Sequence[int]) -> str:
     """Which group of |Z| a question is in (the paper's figure 2).
 
-    Args:
-        size: |Z|.
-        bounds: the largest size of every group but the last, ascending.
-
     Example:
         >>> [size_group(size, (0, 1, 4)) for size in (0, 1, 3, 9)]
         ['0', '1', '2-4', '5+']
@@ -42,10 +38,6 @@ def names_by_size(measure: str, bounds: Sequence[int]) -> list[str]:
 def count_by_size(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
     """How many questions the scores by |Z| are means over.
 
-    Args:
-        names: of scores; those that are not by |Z| are passed over.
-        sizes: |Z| of each question.
-
     Example:
         >>> count_by_size(["em", "em |Z|=0-1", "em |Z|=2+"], [0, 1, 1, 7])
         {'em |Z|=0-1': 3, 'em |Z|=2+': 1}
@@ -61,14 +53,7 @@ def count_by_size(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
 
 
 def of_all_questions(outcomes: Mapping[str, Sequence[Any]], left_out: int) -> dict[str, np.ndarray]:
-    """Outcomes of the questions read and of those left out, which are 0, in percent.
-
-    Args:
-        outcomes: name -> one of every question read, from 0 to 1.
-        left_out: number of the other questions.
-
-    Returns:
-        Name -> ``[N]`` float64, the questions left out at the end.
+    """Outcomes, 0 to 1, of the questions read, then 0 for those left out; in percent, ``[N]``.
 
     Example:
         >>> of_all_questions({"em": [True, False]}, left_out=1)
@@ -89,11 +74,7 @@ def percentages(
 ) -> dict[str, float]:
     """Means in percent: scores by name, then those of ``measure`` by |Z|, in ascending order.
 
-    Args:
-        groups: name -> outcomes from 0 to 1; by size under ``"{measure} |Z|={group}"``.
-        by_question: name -> other scores that are in percent, see `of_all_questions`.
-        measure: the score that is broken down.
-        bounds: see `size_group`.
+    Outcomes in ``groups`` are from 0 to 1, scores in ``by_question`` in percent already.
 
     Example:
         >>> groups = {"em |Z|=2+": [1], "true z": [0.5, 1], "em |Z|=0-1": [0]}

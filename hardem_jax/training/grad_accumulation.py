@@ -62,18 +62,8 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
     batch only in what is drawn for each row, dropout above all, where each micro-batch has its own
     key, in the order of summation, and under objectives that look at more than one row,
     which see a micro-batch, or take the mean over other rows than `items` counts
-    (`hardem_jax.objectives.ThresholdedHardEM`).
-
-    Args:
-        loss_fn: must report the metric `items`.
-        parts: number k of micro-batches.
-
-    Returns:
-        A function of a batch whose arrays are `[k, R, ...]`; scalars are shared by all
-        micro-batches.
-
-    Raises:
-        ValueError: (when called) if the loss does not report `items`.
+    (`hardem_jax.objectives.ThresholdedHardEM`). The arrays of a batch are ``[k, R, ...]``; scalars
+    are shared by all micro-batches. The loss must report the metric `items`.
 
     Example:
         >>> def loss_fn(params, batch, *, step, key, dropout_key):

@@ -40,14 +40,6 @@ class Averager:
 
     A `Mean` is averaged over its own count, and left out while that is 0. All fields are stored
     with every checkpoint, so a resumed run writes the same averages as an uninterrupted one.
-
-    Example:
-        >>> averager = Averager()
-        >>> averager.add({"loss": 1.0}); averager.add({"loss": 2.0})
-        >>> averager.means()
-        {'loss': 1.5}
-        >>> averager.add({"loss": 3.0, "rank": Mean(6.0, 2.0)}); averager.means()
-        {'loss': 2.0, 'rank': 3.0}
     """
 
     sums: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -81,13 +73,6 @@ class RunProgress:
         stopped_early: patience has run out; a resumed run continues only with more of it.
         history: one entry per evaluation: `step` and the metrics.
         averager: training metrics since the last line of `metrics.jsonl`.
-
-    Example:
-        >>> progress = RunProgress()
-        >>> progress.record(10, {"EM": 30.0}, "EM", "max", patience=1)
-        True
-        >>> progress.record(20, {"EM": 30.0}, "EM", "max", patience=1), progress.stopped_early
-        (False, True)
     """
 
     best_metric: float | None = None
@@ -109,9 +94,6 @@ class RunProgress:
 
         An equal value or NaN is not a gain. After `patience` evaluations in a row without a
         gain, `stopped_early` is set.
-
-        Raises:
-            InputError: if the monitored metric is not among `metrics`.
         """
         if monitor not in metrics:
             raise InputError(
@@ -150,11 +132,7 @@ class RunProgress:
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """All records of a run's `metrics.jsonl`, except a last one that was never completed.
-
-    Raises:
-        InputError: another line is damaged.
-    """
+    """All records of a run's `metrics.jsonl`, except a last one that was never completed."""
     path = run_dir / METRICS_FILE
     with path.open("rb") as file:
         return [record for record, _ in _records(file, path)]
@@ -164,16 +142,8 @@ def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
     """Truncates `metrics.jsonl` to the lines of steps up to `step`.
 
     Later lines (the last one possibly incomplete) were written by a process that was killed
-    after its last checkpoint; the resumed run writes them again.
-
-    Args:
-        path: the file; may be missing.
-        step: step of the checkpoint.
-        evaluated: whether the checkpoint includes the evaluation of this step; if not, that
-            line is removed too.
-
-    Raises:
-        InputError: a line up to there is damaged.
+    after its last checkpoint; the resumed run writes them again, as it does the evaluation of this
+    step unless the checkpoint includes it (``evaluated``).
     """
     if not path.exists():
         return

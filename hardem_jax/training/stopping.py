@@ -31,9 +31,6 @@ class StopSignals:
         """Returns whether to stop after this step; all processes get the same answer.
 
         With several processes, JAX's preemption service picks a step that all of them reach.
-
-        Args:
-            step: must increase by one per call and be the same in all processes.
         """
         if jax.process_count() == 1:
             return self.signum is not None

@@ -26,9 +26,6 @@ def leaf_name(path: tuple[Any, ...]) -> str:
 def named_leaves(tree: Any) -> dict[str, Any]:
     """Returns all leaves by dotted name, in tree order.
 
-    Raises:
-        ValueError: if two leaves have the same dotted name (a dict key contains a dot).
-
     Example:
         >>> named_leaves({"a": {"w": 1, "b": 2}})
         {'a.b': 2, 'a.w': 1}

@@ -82,11 +82,6 @@ class Series:
         """Returns once the content is copied off the devices; checksums are written after it.
 
         No save may be pending, in any series.
-
-        Args:
-            number: from `free_number`.
-            content: by name, the arrays as "state".
-            metadata: stored with it.
         """
         with one_error(self._folder):
             check_space(self._folder, content["state"].values())
@@ -102,11 +97,7 @@ class Series:
             publish(self._folder)
 
     def wait(self) -> None:
-        """Waits for the pending save.
-
-        Raises:
-            OSError: the save failed, e.g. because the disk is full.
-        """
+        """Waits for the pending save."""
         if self._recorded is not None:
             recorded, self._recorded = self._recorded, None
             with one_error(self._folder):
