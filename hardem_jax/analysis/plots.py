@@ -175,7 +175,7 @@ def interval_curves(
     values: tuple[str, Sequence[str]],
     file: Path,
 ) -> None:
-    """Plots scores with intervals against the values of one setting, which are equally far apart."""
+    """Plots scores with intervals against the values of a setting, which are equally far apart."""
     figure, grid = plt.subplots(
         1, len(panels), figsize=(5 * len(panels), 4), squeeze=False, layout="constrained"
     )
