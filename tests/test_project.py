@@ -11,7 +11,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -94,6 +93,18 @@ def test_the_core_needs_nothing_but_jax_and_numpy_and_nothing_has_an_upper_bound
     ]
 
 
+def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *words, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def hiding(*packages: str) -> str:
+    """Code after which nothing finds these packages."""
+    code = "import sys, runpy, importlib.util as u; find = u.find_spec\n"
+    code += f"hide = lambda name: name.partition('.')[0] in {packages}\n"
+    return code + "u.find_spec = lambda name, *more: None if hide(name) else find(name, *more)\n"
+
+
 #: Room -> extras that must cover all it imports; rooms not named here need none.
 _TASK = ["train", "data", "models"]
 EXTRAS_OF = {
@@ -155,28 +166,15 @@ def test_a_room_asks_for_packages_of_the_extra_it_names():
 
 
 def test_a_missing_package_is_one_line_that_names_its_extra():
-    blocked = "import sys, importlib.util as u; find = u.find_spec\n"
-    blocked += "u.find_spec = lambda name, *more: None if name == 'flax' else find(name, *more)\n"
-    run = subprocess.run(
-        [sys.executable, "-c", blocked + "import hardem_jax.losses, hardem_jax.encoders"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_python(hiding("flax") + "import hardem_jax.losses, hardem_jax.encoders")
     last = run.stderr.splitlines()[-1]
     line = "flax: not installed (pip install '.[models]' in a checkout)"
     assert last == f"hardem_jax.extras.MissingPackageError: {line}"
 
 
 def test_a_command_names_the_extra_that_it_lacks():
-    hidden = "import sys, runpy, importlib.util as u; find = u.find_spec\n"
-    hidden += "u.find_spec = lambda name, *more: None if name == 'bm25s' else find(name, *more)\n"
-    hidden += "sys.argv[1:] = ['index', '--help']\n"
-    hidden += "runpy.run_module('experiments.retrieve', run_name='__main__')\n"
-    run = subprocess.run(
-        [sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    code = hiding("bm25s") + "sys.argv[1:] = ['index', '--help']\n"
+    run = run_python(code + "runpy.run_module('experiments.retrieve', run_name='__main__')")
     line = "error: bm25s: not installed (pip install '.[retrieval]' in a checkout)"
     assert (run.returncode, run.stderr.splitlines()) == (1, [line])
 
@@ -196,21 +194,12 @@ def test_the_library_imports_without_the_extra(extra):
 
 def test_commands_need_no_retrieval():
     """Nor the packages that only retrieval installs, whose names nothing may find."""
-    hidden = "import sys, importlib.util as u; find = u.find_spec\n"
-    hidden += "hide = lambda name: name.partition('.')[0] in ('bm25s', 'Stemmer')\n"
-    hidden += "u.find_spec = lambda name, *more: None if hide(name) else find(name, *more)\n"
     files = (ROOT / "hardem_jax" / "cli").glob("[a-z]*.py")
     rooms = [f"hardem_jax.cli.{path.stem}" for path in files]
     rooms += [f"{package}.commands" for package in TASKS.values()]
     assert len(rooms) > 10
     rooms += ["experiments.narrativeqa", "experiments.nq_open", "experiments.wikisql"]
-    run = subprocess.run(
-        [sys.executable, "-c", hidden + f"import {', '.join(rooms)}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_python(hiding("bm25s", "Stemmer") + f"import {', '.join(rooms)}")
     assert run.returncode == 0, run.stderr
 
 
@@ -224,13 +213,7 @@ def test_readme_has_exactly_two_commands_of_one_line_each():
 
 def test_readme_example_prints_what_it_says():
     (example,) = readme_blocks("python")
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_python(example, "-W", "error")
     assert run.returncode == 0, run.stderr
     promised = re.search(r"^print\(.*\)  # (\d+\.\d+)", example, flags=re.MULTILINE)
     assert promised
@@ -286,10 +269,3 @@ def test_nothing_names_a_machine_or_a_package_index():
         )
     ]
     assert found == []
-
-
-def test_programs_are_compiled_as_users_compile_them():
-    started = "import jax; print(jax.config.read('jax_disable_most_optimizations'))"
-    found = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True)
-    assert not jax.config.read("jax_disable_most_optimizations")
-    assert found.stdout == "False\n", found.stderr

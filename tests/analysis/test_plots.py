@@ -15,6 +15,23 @@ from hardem_jax.analysis.plots import (
 from hardem_jax.analysis.statistics import Difference, Interval
 
 
+@pytest.fixture
+def calls_of(monkeypatch):
+    """Call it with a method of axes: the arguments of all calls from then on, as a list."""
+
+    def record(name):
+        calls, method = [], getattr(matplotlib.axes.Axes, name)
+
+        def recorded(self, *values, **more):
+            calls.append((self, values, more))
+            return method(self, *values, **more)
+
+        monkeypatch.setattr(matplotlib.axes.Axes, name, recorded)
+        return calls
+
+    return record
+
+
 def test_every_objective_is_drawn_in_its_colour(tmp_path):
     runs = [[{"step": step, "em": 10.0 * step + seed} for step in range(5)] for seed in range(2)]
     file = tmp_path / "curves.png"
@@ -27,36 +44,25 @@ def test_every_objective_is_drawn_in_its_colour(tmp_path):
         assert bool(np.any(np.all(pixels == colour, axis=1))) == drawn
 
 
-def test_a_score_that_hardly_changes_has_room_above_it(tmp_path, monkeypatch):
-    axes, plot = [], matplotlib.axes.Axes.plot
-
-    def observed(self, *values, **more):
-        axes.append(self)
-        return plot(self, *values, **more)
-
-    monkeypatch.setattr(matplotlib.axes.Axes, "plot", observed)
+def test_a_score_that_hardly_changes_has_room_above_it(tmp_path, calls_of):
+    calls = calls_of("plot")
     run = [{"step": step, "em": em} for step, em in ((1, 99.0), (2, 99.5), (3, 100.0))]
     learning_curves({"MML": [run]}, metrics={"em": "em"}, file=tmp_path / "curves.png")
-    [panel] = axes
+    [(panel, _, _)] = calls
     assert panel.get_ylim() == (0, pytest.approx(105))
 
 
-def test_curves_end_where_the_first_seed_has_ended(tmp_path, monkeypatch):
+def test_curves_end_where_the_first_seed_has_ended(tmp_path, calls_of):
     """Patience stops runs at different steps, and they may log at different steps."""
-    drawn, plot = [], matplotlib.axes.Axes.plot
-
-    def observed(self, steps, values, *style, **more):
-        drawn.append((list(steps), list(values)))
-        return plot(self, steps, values, *style, **more)
-
-    monkeypatch.setattr(matplotlib.axes.Axes, "plot", observed)
+    calls = calls_of("plot")
     runs = [
         [{"step": step, "em": float(em)} for step, em in ((1, 1), (2, 2), (3, 3))],
         [{"step": step, "em": float(em)} for step, em in ((2, 4), (3, 5))],
         [{"step": step, "em": float(em)} for step, em in ((1, 6), (2, 9))],
     ]
     learning_curves({"MML": runs}, metrics={"em": "em"}, file=tmp_path / "curves.png")
-    assert drawn == [([2], [5.0])]
+    [(_, (steps, values, _), _)] = calls
+    assert (list(steps), list(values)) == ([2], [5.0])
 
 
 def test_nothing_is_drawn_of_records_without_a_metric(tmp_path):
@@ -65,14 +71,8 @@ def test_nothing_is_drawn_of_records_without_a_metric(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_bars_stand_for_the_mean_of_the_runs(tmp_path, monkeypatch):
-    drawn, bar = [], matplotlib.axes.Axes.bar
-
-    def observed(self, x, height, width, **more):
-        drawn.append((list(x), list(height), more))
-        return bar(self, x, height, width, **more)
-
-    monkeypatch.setattr(matplotlib.axes.Axes, "bar", observed)
+def test_bars_stand_for_the_mean_of_the_runs(tmp_path, calls_of):
+    calls = calls_of("bar")
     groups = {"em |Z|=1": "1", "em |Z|=2": "2"}
     scores = {
         "MML": [{"em |Z|=1": 10.0, "em |Z|=2": 30.0}, {"em |Z|=1": 20.0, "em |Z|=2": 31.0}],
@@ -80,6 +80,7 @@ def test_bars_stand_for_the_mean_of_the_runs(tmp_path, monkeypatch):
         "Hard EM, tau 9": [{"em |Z|=1": 3.0, "em |Z|=2": 4.0}],
     }
     scores_by_group(scores, groups=groups, labels=("|Z|", "em"), file=tmp_path / "bars.png")
+    drawn = [(list(x), list(height), more) for _, (x, height, _), more in calls]
     heights = [height for _, height, _ in drawn]
     assert heights == [[15.0, 30.5], [1.0, 2.0], [3.0, 4.0]]
     np.testing.assert_allclose(drawn[0][2]["yerr"], [[5.0, 0.5], [5.0, 0.5]])
@@ -100,21 +101,8 @@ def test_a_metric_that_no_run_has_gets_no_panel(tmp_path):
     assert matplotlib.image.imread(one).shape == matplotlib.image.imread(two).shape
 
 
-def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(
-    tmp_path, monkeypatch
-):
-    drawn, texts, image, text = [], [], matplotlib.axes.Axes.imshow, matplotlib.axes.Axes.text
-
-    def observed_image(self, colours, **more):
-        drawn.append(np.array(colours))
-        return image(self, colours, **more)
-
-    def observed_text(self, x, y, content, **more):
-        texts.append((x, round(y), content))
-        return text(self, x, y, content, **more)
-
-    monkeypatch.setattr(matplotlib.axes.Axes, "imshow", observed_image)
-    monkeypatch.setattr(matplotlib.axes.Axes, "text", observed_text)
+def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(tmp_path, calls_of):
+    images, texts_drawn = calls_of("imshow"), calls_of("text")
     ahead, behind = Difference(40.0, 30.0, 50.0, 0.001), Difference(-40.0, -50.0, -30.0, 0.001)
     unsure, some = Difference(40.0, -1.0, 81.0, 0.06), Difference(10.0, 5.0, 15.0, 0.01)
     difference_maps(
@@ -124,7 +112,8 @@ def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(
         label="points",
         file=tmp_path / "map.png",
     )
-    first, second = (panel[..., :3] for panel in drawn)
+    first, second = (colours[..., :3] for _, (colours,), _ in images)
+    texts = [(x, round(y), content) for _, (x, y, content), _ in texts_drawn]
 
     def colour(name):
         return np.array([int(COLOURS[name][i : i + 2], 16) / 255 for i in (1, 3, 5)])
@@ -145,14 +134,8 @@ def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(
     assert (1, 1, "no runs") in texts
 
 
-def test_curves_have_the_intervals_of_the_values_that_are_known(tmp_path, monkeypatch):
-    drawn, errorbar = [], matplotlib.axes.Axes.errorbar
-
-    def observed(self, x, y, **more):
-        drawn.append((np.round(x).tolist(), list(y), more))
-        return errorbar(self, x, y, **more)
-
-    monkeypatch.setattr(matplotlib.axes.Axes, "errorbar", observed)
+def test_curves_have_the_intervals_of_the_values_that_are_known(tmp_path, calls_of):
+    calls = calls_of("errorbar")
     known = [Interval(90.0, 85.0, 93.0), None, Interval(50.0, 40.0, 60.0)]
     file = tmp_path / "curves.png"
     interval_curves(
@@ -160,7 +143,7 @@ def test_curves_have_the_intervals_of_the_values_that_are_known(tmp_path, monkey
         values=("|Z|", list("234")),
         file=file,
     )
-    [(x, y, more), (nowhere, *_)] = drawn
-    assert (x, y, nowhere) == ([0, 2], [90.0, 50.0], [])
+    [(_, (x, y), more), (_, (nowhere, _), _)] = calls
+    assert (np.round(x).tolist(), list(y), list(nowhere)) == ([0, 2], [90.0, 50.0], [])
     np.testing.assert_allclose(more["yerr"], [[5.0, 10.0], [3.0, 10.0]])
     assert more["color"] == COLOURS["MML"] and file.stat().st_size > 10_000

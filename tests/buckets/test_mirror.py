@@ -178,15 +178,20 @@ def test_a_checkpoint_that_is_replaced_has_no_checksums_meanwhile(bucket, killed
     assert found == {}
 
 
-def test_what_is_the_same_is_not_downloaded_again(bucket, monkeypatch):
+@pytest.fixture
+def fetched(monkeypatch):
+    """The names of all objects that are downloaded."""
+    names, download = [], Folder.download
+    monkeypatch.setattr(
+        Folder, "download", lambda self, files: (names.extend(files), download(self, files))
+    )
+    return names
+
+
+def test_what_is_the_same_is_not_downloaded_again(bucket, fetched):
     with mirror(bucket) as run:
         checkpoint(run, "last/5", "five")
         write(run, metrics="m")
-    fetched = []
-    download = Folder.download
-    monkeypatch.setattr(
-        Folder, "download", lambda self, files: (fetched.extend(files), download(self, files))
-    )
     with mirror(bucket) as run:
         assert fetched == ["metrics"]
         (run / "last/5/a").write_text("fivE")  # the disk damages it
@@ -235,15 +240,10 @@ def test_a_killed_process_of_this_disk_is_not_waited_for(bucket, capsys):
     assert "waiting" not in capsys.readouterr().err
 
 
-def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, monkeypatch):
+def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, fetched):
     with mirror(f"{bucket}/run") as run:
         write(run, config="c", best__5__d="five", best__5__checksums="no record")
         write(run, **{"scores-1": "s"})
-    fetched = []
-    download = Folder.download
-    monkeypatch.setattr(
-        Folder, "download", lambda self, files: (fetched.extend(files), download(self, files))
-    )
     first = copy(f"{bucket}/run")
     assert copy(f"{bucket}/run") == first and sorted(fetched) == ["config", "scores-1"]
     fetched.clear()

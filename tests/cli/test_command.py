@@ -116,10 +116,6 @@ def test_data_cannot_write_to_the_terminal_through_an_error(capsys):
     assert "(5027 characters)" in line and line.endswith("at line 3\n") and len(line) < 300
 
 
-def test_a_message_of_any_length_is_cut():
-    assert len(str(InputError("x" * 10_000))) == 1000
-
-
 @dataclasses.dataclass(frozen=True)
 class Quoting:
     """Quotes.

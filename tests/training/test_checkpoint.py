@@ -5,6 +5,7 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import time
@@ -26,6 +27,7 @@ from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.tree_paths import named_leaves
+from tests.damages import DAMAGES
 from tests.marks import slow
 from tests.training import toy_problem as toy
 
@@ -203,16 +205,16 @@ MISMATCHES = [
 ]
 
 
-@pytest.mark.parametrize("pattern", MISMATCHES)
-def test_another_model_is_one_line_with_the_names(tmp_path, pattern):
+def test_another_model_is_one_line_with_the_names(tmp_path):
     saved(tmp_path, make_state())
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
-        with pytest.raises(InputError, match=pattern) as error:
+        with pytest.raises(InputError) as of_state:
             checkpoints.restore(make_state(other_params()), toy.batches())
-    assert "\n" not in str(error.value)
-    with pytest.raises(InputError, match=pattern) as error:
+    with pytest.raises(InputError) as of_params:
         load_params(tmp_path / "best", other_params())
-    assert "body.kernel" not in str(error.value)  # that one fits
+    for message in (str(of_state.value), str(of_params.value)):
+        assert all(re.search(pattern, message) for pattern in MISMATCHES)
+    assert "body.kernel" not in message  # that one fits
 
 
 def test_a_long_list_of_mismatches_is_cut(tmp_path):
@@ -302,26 +304,11 @@ def two_checkpoints(folder):
             checkpoints.save_best(params, step, {})
 
 
-def flip(file):
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
 FILES = [
     *("_CHECKPOINT_METADATA", "state/_METADATA", "state/manifest.ocdbt", "state/d/*"),
     *("state/array_metadatas/process_0", "data/process_0-of-1.json"),
     "state/ocdbt.process_0/manifest.ocdbt",
 ]
-DAMAGES = {
-    "flipped": flip,
-    "empty": lambda file: file.write_bytes(b""),
-    "half": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
-    "short": lambda file: file.write_bytes(file.read_bytes()[:-1]),
-    "zeroed": lambda file: file.write_bytes(bytes(file.stat().st_size)),
-    "longer": lambda file: file.write_bytes(file.read_bytes() + b"x"),
-    "deleted": lambda file: file.unlink(),
-}
 
 
 @pytest.fixture(scope="module")
@@ -331,8 +318,10 @@ def two(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [*((file, "flipped bit") for file in FILES), *((FILES[3], damage) for damage in DAMAGES)],
+)
 def test_a_damaged_file_is_named(tmp_path, two, file, damage):
     shutil.copytree(two, tmp_path, dirs_exist_ok=True)
     [found] = tmp_path.glob(f"last/2/{file}")
@@ -341,7 +330,7 @@ def test_a_damaged_file_is_named(tmp_path, two, file, damage):
         load_params(tmp_path / "last", {})
 
 
-@pytest.mark.parametrize(("file", "damage"), [(FILES[0], "deleted"), (FILES[3], "flipped")])
+@pytest.mark.parametrize(("file", "damage"), [(FILES[0], "deleted"), (FILES[3], "flipped bit")])
 def test_a_run_resumes_from_before_a_damaged_checkpoint(tmp_path, capsys, two, file, damage):
     shutil.copytree(two, tmp_path, dirs_exist_ok=True)
     [found] = tmp_path.glob(f"last/2/{file}")
@@ -361,19 +350,11 @@ def test_a_run_resumes_from_before_a_damaged_checkpoint(tmp_path, capsys, two, f
 def test_a_run_whose_checkpoints_are_all_damaged_is_refused(tmp_path, two):
     shutil.copytree(two, tmp_path, dirs_exist_ok=True)
     for step in (1, 2):
-        flip(tmp_path / f"last/{step}/state/_METADATA")
+        DAMAGES["flipped bit"](tmp_path / f"last/{step}/state/_METADATA")
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         with pytest.raises(InputError, match="2/state/_METADATA: damaged.*no other checkpoint"):
             checkpoints.restore(make_state(), toy.batches())
     assert sorted(os.listdir(tmp_path / "last")) == ["1", "2"]
-
-
-def test_a_damaged_best_is_refused(tmp_path, two):
-    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
-    [array] = tmp_path.glob("best/2/state/d/*")
-    flip(array)
-    with pytest.raises(InputError, match=f"{array}: damaged, its checksum differs"):
-        load_params(tmp_path / "best", toy.init_params())
 
 
 @pytest.mark.parametrize("left", [None, f"{MANIFEST}.partial"])

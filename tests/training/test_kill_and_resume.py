@@ -1,6 +1,5 @@
 """kill -9 at random moments, the same command again, the same run bit for bit."""
 
-import json
 import os
 import random
 import signal
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.training import toy_problem as toy
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("kill_worker.py")
@@ -55,13 +56,6 @@ def newest_checkpoint(folder):
     return max((int(name) for name in names if name.isdigit()), default=0)
 
 
-def metric_lines(folder):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
-    lines = [line for line in lines if line["kind"] != "start"]
-    return [{k: v for k, v in line.items() if k not in timed} for line in lines]
-
-
 @pytest.mark.slow
 def test_killed_again_and_again_ends_as_if_never_killed(tmp_path):
     rng = random.Random(int(os.environ.get("HARDEM_KILL_SEED", "0")))
@@ -85,4 +79,4 @@ def test_killed_again_and_again_ends_as_if_never_killed(tmp_path):
         assert set(found.files) == set(expected.files)
         for name in expected.files:
             np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    assert metric_lines(disturbed) == metric_lines(undisturbed)
+    assert toy.logged(disturbed) == toy.logged(undisturbed)

@@ -1,8 +1,5 @@
 """What a run remembers of each input: read and written by the right rows, saved and restored."""
 
-import functools
-import json
-
 import grain
 import jax
 import jax.numpy as jnp
@@ -11,7 +8,6 @@ import optax
 import pytest
 
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import MIN_SPLIT_SIZE, data_mesh, place_batch
 from hardem_jax.training.loop import LoopConfig, train
@@ -167,10 +163,6 @@ CONFIG = LoopConfig(
 EXAMPLES = [{**row, "item": np.int32(i)} for i, row in enumerate(toy.examples(24))]
 
 
-class Killed(Exception):
-    pass
-
-
 def batches(killed_after=None):
     def collate(rows):
         names = ("x", "y", "item")
@@ -179,12 +171,7 @@ def batches(killed_after=None):
     data = grain.MapDataset.source(EXAMPLES).seed(3).shuffle().repeat().batch(8, batch_fn=collate)
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
     iterator = iter(data.to_iter_dataset(options))
-
-    def before_next(drawn):
-        if killed_after is not None and drawn >= killed_after:
-            raise Killed
-
-    return toy.observed(iterator, before_next)
+    return iterator if killed_after is None else toy.killed_after(killed_after, iterator)
 
 
 def train_in(folder, **changes):
@@ -201,31 +188,12 @@ def train_in(folder, **changes):
     return train(directory=folder, **{**arguments, **changes})
 
 
-def log_of(folder):
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
-    return [{k: v for k, v in x.items() if k not in timed} for x in found if x["kind"] != "start"]
-
-
 def test_a_resumed_run_remembers_bit_for_bit(tmp_path):
     expected = train_in(tmp_path / "whole")
-    with pytest.raises(Killed):
+    with pytest.raises(toy.Killed):
         train_in(tmp_path / "killed", batches=batches(killed_after=11))
     result = train_in(tmp_path / "killed")
     assert_equal(result.state.memory, expected.state.memory)
     assert_equal(result.state.params, expected.state.params)
-    assert log_of(tmp_path / "killed") == log_of(tmp_path / "whole")
+    assert toy.logged(tmp_path / "killed") == toy.logged(tmp_path / "whole")
     assert np.asarray(result.state.memory["visits"]).sum() == 20 * 8  # an epoch is three steps
-
-
-def test_a_checkpoint_from_before_runs_had_a_memory_begins_with_a_new_one(tmp_path):
-    start = functools.partial(
-        init_state, toy.init_params(), optax.sgd(0.1), seed=0, mesh=data_mesh(1)
-    )
-    with RunCheckpoints(tmp_path, {"a": "1"}) as checkpoints:
-        checkpoints.save_last(start(), batches(), {})
-    with RunCheckpoints(tmp_path, {"a": "1"}) as checkpoints:
-        found = checkpoints.restore(start(memory=first_memory(5)), batches())
-    assert found is not None
-    assert_equal(found[0].memory, first_memory(5))
-    assert_equal(found[0].params, toy.init_params())

@@ -3,12 +3,13 @@
 import functools
 import importlib
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.metrics_log import Display, JsonLines, RunLog
+from hardem_jax.training.metrics_log import Display, JsonLines, RunLog, peak_flops
 from hardem_jax.training.run_progress import Averager, RunProgress
 
 
@@ -139,3 +140,25 @@ def test_a_bar_in_a_terminal(capsys, monkeypatch):
     err = capsys.readouterr().err
     assert "40/100" in err.replace(" ", "") and "loss 0.25" in err
     assert "evaluated [EM 50]" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "tflops"),
+    [
+        ("TPU v5 lite", 197),
+        ("TPU v5p", 459),
+        ("TPU v5", 459),
+        ("TPU v6 lite", 918),
+        ("NVIDIA H200", 989),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA T4", None),
+        ("cpu", None),
+    ],
+)
+def test_peaks_of_devices_by_the_names_that_they_give_themselves(kind, tflops):
+    devices = [SimpleNamespace(device_kind=kind)] * 8
+    assert peak_flops(devices) == (None if tflops is None else pytest.approx(8e12 * tflops))
+
+
+def test_a_device_of_unknown_peak_makes_the_sum_unknown():
+    assert peak_flops([SimpleNamespace(device_kind=kind) for kind in ("TPU v4", "cpu")]) is None

@@ -4,6 +4,7 @@ depends on the step, shuffled data, string ids, an evaluation and bookkeeping.""
 from __future__ import annotations
 
 import functools
+import json
 
 import grain
 import jax
@@ -78,6 +79,31 @@ def observed(iterator, before_next):
 
     iterator.__class__ = Observed
     return iterator
+
+
+class Killed(Exception):
+    """In place of the end of a process."""
+
+
+def killed_after(steps, iterator=None):
+    """Batches whose process dies while it waits for the one after `steps`."""
+
+    def before_next(drawn):
+        if drawn >= steps:
+            raise Killed
+
+    return observed(batches() if iterator is None else iterator, before_next)
+
+
+def logged(folder, kind=None) -> list[dict]:
+    """What a run wrote, without what a clock says."""
+    found = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
+    return [
+        {name: value for name, value in line.items() if name not in timed}
+        for line in found
+        if line["kind"] == kind or not kind and line["kind"] != "start"
+    ]
 
 
 def evaluate(params) -> dict[str, float]:

@@ -35,7 +35,6 @@ from hardem_jax.training.checkpoints.series import (
     remove,
     restore_targets,
     to_arrays,
-    without_memory,
 )
 from hardem_jax.training.devices.distributed import primary_decides
 from hardem_jax.training.fingerprint import check_same
@@ -199,8 +198,7 @@ class RunCheckpoints:
         the damaged one.
 
         Args:
-            like: a freshly initialised state; gives structure, shapes, dtypes and sharding, and
-                the memory of a run that was saved without one.
+            like: a freshly initialised state; gives structure, shapes, dtypes and sharding.
             batches: the run's iterator; its position is set.
 
         Raises:
@@ -235,7 +233,6 @@ class RunCheckpoints:
             )
         check_same(stored["fingerprint"], self.fingerprint, where)
         wanted = to_arrays(like)
-        new_memory = without_memory(metadata.metadata, wanted)
         check_arrays(metadata.metadata, wanted, where)
         self._warn(usable, stored.get("step", newest))
         position = _DataPosition(batches)
@@ -245,7 +242,7 @@ class RunCheckpoints:
         )
         position.apply(where)
         remove(usable.damaged)
-        return from_arrays({**loaded["state"], **new_memory}, like), stored["progress"]
+        return from_arrays(loaded["state"], like), stored["progress"]
 
     def _warn(self, usable: _Usable, step: int) -> None:
         for problem in usable.damaged.values():

@@ -28,8 +28,6 @@ COMPLETE = "_CHECKPOINT_METADATA"
 #: Error numbers that `out_of_space` recognises.
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MAX_LISTED = 20
-#: How the names of arrays in `TrainState.memory` begin.
-_MEMORY = "memory."
 
 
 def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
@@ -151,16 +149,6 @@ def check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: Pa
         more = len(problems) - _MAX_LISTED
         listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
         raise InputError(f"{where}: checkpoint of a different model or optimiser: {listed}")
-
-
-def without_memory(stored: Iterable[str], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Moves the memory out of the wanted arrays if none is stored: it begins with this step.
-
-    Checkpoints were written without it before runs had one.
-    """
-    if any(name.startswith(_MEMORY) for name in stored):
-        return {}
-    return {name: wanted.pop(name) for name in [*wanted] if name.startswith(_MEMORY)}
 
 
 def restore_targets(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import pytest
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices.mesh import (
     data_mesh,
-    mesh_over,
     place_batch,
     place_global_batch,
 )
@@ -44,9 +43,3 @@ def test_rows_that_do_not_divide_are_named():
             InputError, match="features.x: expected a multiple of 8 rows for 8 devices, found 12"
         ):
             place(batch, data_mesh())
-
-
-@pytest.mark.parametrize("fsdp", [0, 3])
-def test_fsdp_divides_the_devices(fsdp):
-    with pytest.raises(InputError, match=f"expected a divisor of the 8 devices, found {fsdp}"):
-        mesh_over(jax.devices(), fsdp=fsdp)
