@@ -27,8 +27,8 @@ with the paper's batch size and length::
 
 from hardem_jax.cli.builds import BuildCommand, prepare
 from hardem_jax.cli.command import run_command
+from hardem_jax.equations import commands as equations
 from hardem_jax.equations.builds import DropNum
-from hardem_jax.equations.commands import Compare, Evaluate, Predict, Train
 
 
 class Build(BuildCommand):
@@ -37,13 +37,7 @@ class Build(BuildCommand):
     LAYOUTS = {"": DropNum}
 
 
-COMMANDS = {
-    "prepare": prepare(Build),
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-}
+COMMANDS = {"prepare": prepare(Build)} | equations.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.drop")

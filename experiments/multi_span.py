@@ -20,7 +20,7 @@ Scores are those of Quoref's official metric; the predictions are what its evalu
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +31,7 @@ from hardem_jax.documents.prepared import TAGGINGS_FORMAT
 from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError
-from hardem_jax.span_sets.commands import Compare, Evaluate, Predict, Train
+from hardem_jax.span_sets import commands as span_sets
 from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 
 
@@ -79,13 +79,7 @@ class Prepare(PrepareCommand):
         return (dataclasses.replace(example, all_required=True) for example in examples)
 
 
-COMMANDS: Mapping[str, type] = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-}
+COMMANDS = {"prepare": Prepare} | span_sets.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.multi_span")

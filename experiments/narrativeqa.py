@@ -29,9 +29,7 @@ from hardem_jax.data.files import file_digest
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.preparing import PrepareCommand, determined_by
 from hardem_jax.spans import commands as spans
-from hardem_jax.spans.commands import Predict
 from hardem_jax.spans.config import SpanInference
-from hardem_jax.spans.export.command import Export
 from hardem_jax.spans.readers.narrativeqa import (
     QUESTIONS,
     SUMMARIES,
@@ -92,14 +90,7 @@ class Train(spans.Train):
 
 Compare = spans.compare(Train, rouge_l="ROUGE-L (%)")
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": spans.Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+COMMANDS = {"prepare": Prepare} | spans.COMMANDS | {"train": Train, "compare": Compare}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.narrativeqa")

@@ -24,10 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments import open_qa
-from experiments.open_qa import Compare, Train
 from hardem_jax.cli.command import run_command
-from hardem_jax.spans.commands import Predict
-from hardem_jax.spans.export.command import Export
 from hardem_jax.training.fingerprint import may_change
 
 
@@ -67,14 +64,7 @@ class Evaluate(open_qa.Evaluate):
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+COMMANDS = open_qa.COMMANDS | {"prepare": Prepare, "evaluate": Evaluate}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.nq_open")

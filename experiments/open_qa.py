@@ -108,3 +108,7 @@ def best_number(scores: Mapping[str, float], sweep: tuple[int, ...]) -> int:
     """
     main = next(iter(scores))
     return max(sorted(sweep), key=lambda number: scores[f"{main} n={number}"])
+
+
+COMMANDS = {"prepare": Prepare} | spans.COMMANDS
+COMMANDS |= {"train": Train, "compare": Compare, "evaluate": Evaluate}

@@ -34,8 +34,7 @@ from hardem_jax.documents.annotations import annotated_mentions
 from hardem_jax.documents.examples import ReadingExample, is_unknown
 from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.errors import InputError
-from hardem_jax.spans.commands import Compare, Evaluate, Predict, Train
-from hardem_jax.spans.export.command import Export
+from hardem_jax.spans import commands as spans
 from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 
@@ -102,14 +101,7 @@ class Prepare(PrepareCommand):
         )
 
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+COMMANDS = {"prepare": Prepare} | spans.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.squad_layout")

@@ -27,8 +27,7 @@ from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.preparing import PrepareCommand, determined_by
-from hardem_jax.spans.commands import Compare, Evaluate, Predict, Train
-from hardem_jax.spans.export.command import Export
+from hardem_jax.spans import commands as spans
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
 
 
@@ -61,14 +60,7 @@ class Prepare(PrepareCommand):
         return determined_by(self, evidence=self.evidence.name)
 
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+COMMANDS = {"prepare": Prepare} | spans.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.triviaqa")

@@ -16,19 +16,10 @@ The development split is retrieved with ``--retriever.passages 80`` and prepared
 as they are.
 """
 
-from experiments.open_qa import Compare, Evaluate, Prepare, Train
+from experiments import open_qa
 from hardem_jax.cli.command import run_command
-from hardem_jax.spans.commands import Predict
-from hardem_jax.spans.export.command import Export
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+COMMANDS = open_qa.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.triviaqa_open")

@@ -29,8 +29,8 @@ from typing import Literal
 
 from hardem_jax.cli.builds import BuildCommand, prepare
 from hardem_jax.cli.command import run_command
+from hardem_jax.queries import commands as queries
 from hardem_jax.queries.builds import TableQuestions, WikiSQL, WikiTableQuestions
-from hardem_jax.queries.commands import Compare, Convert, Evaluate, Predict, Train
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,14 +56,7 @@ class Build(BuildCommand):
             print("(the paper, WikiSQL: mean 346.1, median 5)")
 
 
-COMMANDS = {
-    "prepare": prepare(Build),
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "convert": Convert,
-}
+COMMANDS = {"prepare": prepare(Build)} | queries.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.wikisql")

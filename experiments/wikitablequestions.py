@@ -22,8 +22,8 @@ from typing import Literal
 
 from hardem_jax.cli.builds import BuildCommand, prepare
 from hardem_jax.cli.command import run_command
+from hardem_jax.programs import commands as programs
 from hardem_jax.programs.builds import TablePrograms, WikiTablePrograms
-from hardem_jax.programs.commands import Compare, Evaluate, Predict, Train
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,13 +43,7 @@ class Build(BuildCommand):
     layout: Literal["wikitablequestions", "jsonl", "csv"] = "wikitablequestions"
 
 
-COMMANDS = {
-    "prepare": prepare(Build),
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-}
+COMMANDS = {"prepare": prepare(Build)} | programs.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.wikitablequestions")

@@ -15,8 +15,7 @@ from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_ANSWER, ExclusionCount
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.errors import InputError
-from hardem_jax.spans.commands import Compare, Evaluate, Predict, Train
-from hardem_jax.spans.export.command import Export
+from hardem_jax.spans import commands as spans
 
 
 def read_questions(file: Path, *, skips: ExclusionCounts) -> Iterator[ReadingExample]:
@@ -64,14 +63,7 @@ class Prepare(PrepareCommand):
         return "squad"
 
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+COMMANDS = {"prepare": Prepare} | spans.COMMANDS
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m docs.examples.own_questions")

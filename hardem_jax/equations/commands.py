@@ -147,3 +147,7 @@ class Predict(PredictCommand):
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             for sentence in mentions(equation, asked) if rank == 0 else ():
                 console.print(f"        {printable(sentence)}", markup=False)
+
+
+#: All but ``prepare``, which reads a data set.
+COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate, "predict": Predict}

@@ -117,3 +117,7 @@ class Predict(PredictOnTable):
     def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
         del task
         return answer.program.text(question.table.header), ", ".join(result_texts(answer.result))
+
+
+#: All but ``prepare``, which reads a data set.
+COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate, "predict": Predict}

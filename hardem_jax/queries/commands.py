@@ -275,3 +275,13 @@ def _correct_answers(
             header = data.tables[question.table_id].header
             result = tasks.cells_text(question.answer)
             yield CorrectAnswer(question.question, header, answer.query, gold, result)
+
+
+#: All but ``prepare``, which reads a data set.
+COMMANDS = {
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+    "convert": Convert,
+}

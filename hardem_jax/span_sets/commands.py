@@ -105,3 +105,7 @@ class Predict(PredictOnDocuments):
         texts = " | ".join(" ".join(text.split()) for text in answer.texts)
         places = ["({document}, characters {start}-{end})".format(**span) for span in spans]
         return content, [f"{answer.probability:6.1%}  {texts}", *places]
+
+
+#: All but ``prepare``, which reads a data set.
+COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate, "predict": Predict}

@@ -23,6 +23,7 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type
 from hardem_jax.spans.config import LatentConfig, ReaderConfig, SpanInference
+from hardem_jax.spans.export.command import Export
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
@@ -277,3 +278,13 @@ class Predict(PredictOnDocuments):
         context = " ".join(f"...{before}[{text}]{after}...".split())
         path = self.document[answer.document]
         return [first, f"{context}  ({path}, characters {answer.start}-{answer.end})"]
+
+
+#: All but ``prepare``, which reads a data set.
+COMMANDS = {
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+    "export": Export,
+}
