@@ -160,7 +160,11 @@ class Compiled:
             seconds = {"compile_s": time.perf_counter() - began}
             results.append({**program, **seconds, **found[whole.sizes.layers]})
             if self.per_layer:
-                results[-1]["layer"] = difference(found[2], found[4], layers=2)
+                two, four = found[2], found[4]
+                results[-1]["layer"] = {
+                    "num_bytes": (four["num_bytes"] - two["num_bytes"]) / 2,
+                    "by_kind": of_one_layer(two["by_kind"], four["by_kind"], 2),
+                }
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": to_json(self), "results": results})
         wide_console().print(
@@ -284,14 +288,6 @@ def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
         "by_kind": by_kind,
         "collectives": collectives(text),
         "kernels": kernels(text),
-    }
-
-
-def difference(fewer: Mapping[str, Any], more: Mapping[str, Any], *, layers: int) -> dict[str, Any]:
-    """Bytes and kernels of each of the layers that only one program has."""
-    return {
-        "num_bytes": (more["num_bytes"] - fewer["num_bytes"]) / layers,
-        "by_kind": of_one_layer(fewer["by_kind"], more["by_kind"], layers),
     }
 
 

@@ -70,9 +70,10 @@ class Correctness:
         from experiments.benchmark.steps.jax_steps import use_device
 
         report, device = Report(self, self.out), use_device(self.device)
+        kernels = ["xla", *([KERNELS[device]] if device in KERNELS else [])]
         forms: list[dict[str, Any]] = [
             {"dtype": dtype, "attention": attention}
-            for dtype, attention in itertools.product(self.dtypes, implementations(device))
+            for dtype, attention in itertools.product(self.dtypes, kernels)
             # The kernel of GPUs has 16 bits only.
             if not (attention == "cudnn" and dtype == "float32")
         ]
@@ -118,11 +119,6 @@ COLUMNS = {
     "its error": ("worst", 1, 7),
     "s": ("seconds", 1, 1),
 }
-
-
-def implementations(device: str) -> tuple[Implementation, ...]:
-    """What can compute attention on a device."""
-    return ("xla", KERNELS[device]) if device in KERNELS else ("xla",)
 
 
 def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def timed(work: Callable[[int], Any], repeat: int = 1) -> dict[str, float]:
 
 
 def interleave(
-    turns: Mapping[str, Callable[[int], T]],
+    turns: Mapping[str, Callable[[], T]],
     rounds: int,
     label: str = "measuring",
     *,
@@ -39,7 +39,7 @@ def interleave(
         first = index % len(names)
         for name in names[first:] + names[:first]:
             time.sleep(0.02)  # threads of the last library spin for a while before they sleep
-            results[name].append(turns[name](index))
+            results[name].append(turns[name]())
         if 2 * time.monotonic() - begins > until:
             break
     return results

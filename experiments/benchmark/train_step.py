@@ -240,7 +240,7 @@ class TrainStep(StepFlags):
             turns[PRODUCT] = turns["ours"] if shared else stack.enter_context(Worker(folder))
             turns[PRODUCT](workers.build, PRODUCT, setting, folder)
             runs = {
-                name: functools.partial(self._turn, worker, name, setting.device)
+                name: functools.partial(worker, workers.run, name, self.steps, setting.device)
                 for name, worker in turns.items()
             }
             built = time.monotonic()
@@ -255,9 +255,6 @@ class TrainStep(StepFlags):
             "matrix_product_flops_per_s": peak,
             "least_s": built - begins + round_s,  # with one round
         }
-
-    def _turn(self, worker: Worker, variant: str, device: str, _: int) -> dict[str, Any]:
-        return worker(workers.run, variant, self.steps, device)
 
     def _notes(self, found: Mapping[str, Any], results: Sequence[dict[str, Any]]) -> list[str]:
         """What must be known to read the table."""

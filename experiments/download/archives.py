@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -25,8 +26,7 @@ def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
     try:
         extract(archive, work)
         top = _only_folder(archive, work) if strip else work
-        for path in sorted(top.iterdir()):
-            _move(path, folder / path.name)
+        shutil.copytree(top, folder, dirs_exist_ok=True, copy_function=os.replace)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -37,13 +37,3 @@ def _only_folder(archive: Path, work: Path) -> Path:
         names = ", ".join(path.name for path in found[:5])
         raise InputError(f"{archive}: expected one folder with all members, found {names}")
     return found[0]
-
-
-def _move(path: Path, target: Path) -> None:
-    if path.is_dir() and target.is_dir():
-        for inner in sorted(path.iterdir()):
-            _move(inner, target / inner.name)
-    else:
-        if target.is_dir():
-            shutil.rmtree(target)
-        path.replace(target)

@@ -176,10 +176,17 @@ class Encoder(nnx.Module):
         Raises:
             InputError: without `positions`, T is larger than `config.max_tokens`.
         """
-        inputs = token_ids, where, token_type_ids, positions, segments
-        return self._run(*inputs, rngs, collect=False)[-1]
+        inputs: dict[str, Any] = {"token_type_ids": token_type_ids, "positions": positions}
+        return self._run(token_ids, where=where, **inputs, segments=segments, rngs=rngs)[-1]
 
-    def hidden_states(
+    def hidden_states(self, token_ids: jax.Array, **inputs: Any) -> tuple[jax.Array, ...]:
+        """Embeddings and every layer's output: L + 1 arrays [B, T, D], the last layer last.
+
+        Arguments and errors are those of a call.
+        """
+        return self._run(token_ids, **inputs, collect=True)
+
+    def _run(
         self,
         token_ids: jax.Array,
         *,
@@ -188,13 +195,7 @@ class Encoder(nnx.Module):
         positions: jax.Array | None = None,
         segments: jax.Array | None = None,
         rngs: nnx.Rngs | None = None,
-    ) -> tuple[jax.Array, ...]:
-        """Embeddings and every layer's output: L + 1 arrays [B, T, D], the last layer last."""
-        inputs = token_ids, where, token_type_ids, positions, segments
-        return self._run(*inputs, rngs, collect=True)
-
-    def _run(
-        self, token_ids, where, token_type_ids, positions, segments, rngs, *, collect: bool
+        collect: bool = False,
     ) -> tuple[jax.Array, ...]:
         """The last layer's output, or with ``collect`` the embeddings and every layer's."""
         depth, limit = self.config.num_hidden_layers, self.config.max_tokens

@@ -124,14 +124,6 @@ def test_split_leaves_no_rest():
         assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(jnp.float32)}
 
 
-def test_padding_equals_slicing():
-    bert = make()
-    full = bert(IDS, where=WHERE)
-    for row, length in enumerate(WHERE[:3].sum(axis=1)):
-        alone = bert(IDS[row : row + 1, :length], where=np.ones((1, length), bool))
-        np.testing.assert_allclose(full[row, :length], alone[0], atol=2e-6)
-
-
 @pytest.mark.parametrize("seed", [None, 0], ids=["plain", "dropout"])
 def test_padding_gets_no_gradient(seed):
     """Word 0 stands at padding only: nothing real may depend on it."""

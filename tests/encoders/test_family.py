@@ -321,20 +321,6 @@ def test_files_of_configurations_are_checked(tmp_path, name, changes, message):
         load_config(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "weight"),
-    [
-        ("Electra", {"embedding_size": 16}, "embeddings_project.bias"),
-        ("ModernBert", {}, "layers.0.attn_norm.weight"),
-    ],
-)
-def test_a_weight_too_many_is_refused(tmp_path, name, changes, weight):
-    save_encoder(encoder_of(name, **changes), tmp_path)
-    replace_tensors(tmp_path, tensors_of(tmp_path) | {weight: np.ones(16, np.float32)})
-    with pytest.raises(InputError, match=f"in 1 places: not used: {weight}"):
-        load_encoder(tmp_path)
-
-
 def test_what_an_encoder_cannot_do_is_refused():
     with pytest.raises(InputError, match="scan_layers: expected False with ModernBERT"):
         ModernBert(KINDS["ModernBert"][1], rngs=nnx.Rngs(0), scan_layers=True)

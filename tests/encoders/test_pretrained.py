@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from hardem_jax.encoders.pretrained import load_config, load_encoder
 from hardem_jax.errors import InputError
@@ -19,48 +20,29 @@ from tests.encoders.bert_checkpoints import (
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(1, 40, (3, 9))
 WHERE = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
-TYPES = RNG.integers(0, 2, (3, 9))
-
-
-def torch_states(torch, model, ids, where, types):
-    """Hidden states of the PyTorch model in float32, as numpy."""
-    with torch.no_grad():
-        out = model.eval()(
-            input_ids=torch.from_numpy(ids),
-            attention_mask=torch.from_numpy(where.astype(np.int64)),
-            token_type_ids=torch.from_numpy(types),
-            output_hidden_states=True,
-        )
-    return [state.numpy() for state in out.hidden_states]
-
-
-def assert_states_equal(bert, expected, ids, where, types, atol=1e-5):
-    with jax.default_matmul_precision("highest"):
-        states = jax.jit(
-            lambda ids, where, types: bert.hidden_states(ids, where=where, token_type_ids=types)
-        )(ids, where, types)
-    assert len(states) == len(expected)
-    for level, (state, other) in enumerate(zip(states, expected, strict=True)):
-        np.testing.assert_allclose(
-            state[where], other[where], rtol=0, atol=atol, err_msg=f"level {level} (0: embeddings)"
-        )
-
-
-# --- parity with PyTorch -------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert):
+@pytest.mark.parametrize("num_layers", [None, 2])
+def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert, num_layers):
     rng = np.random.default_rng(0)
     ids = rng.integers(1000, 30522, (4, 48))
     where = np.arange(48)[None] < np.array([48, 20, 33, 5])[:, None]
     types = (np.arange(48)[None] > 10).astype(int) * where
     torch, transformers = torch_bert
-    model = transformers.BertModel.from_pretrained(minilm_dir, add_pooling_layer=False)
-    expected = torch_states(torch, model, ids, where, types)
-    assert len(expected) == 7
-    assert_states_equal(load_encoder(minilm_dir), expected, ids, where, types)
-    assert_states_equal(load_encoder(minilm_dir, num_layers=2), expected[:3], ids, where, types)
+    model = transformers.BertModel.from_pretrained(minilm_dir, add_pooling_layer=False).eval()
+    inputs = {"input_ids": ids, "attention_mask": where.astype(int), "token_type_ids": types}
+    inputs = {name: torch.from_numpy(x) for name, x in inputs.items()}
+    with torch.no_grad():
+        expected = model(**inputs, output_hidden_states=True).hidden_states
+    bert = load_encoder(minilm_dir, num_layers=num_layers)
+    with jax.default_matmul_precision("highest"):
+        states = nnx.jit(lambda bert: bert.hidden_states(ids, where=where, token_type_ids=types))(
+            bert
+        )
+    assert len(expected) == 7 and len(states) == (num_layers or 6) + 1
+    for state, other in zip(states, expected, strict=False):
+        np.testing.assert_allclose(state[where], other.numpy()[where], rtol=0, atol=1e-5)
 
 
 # --- layouts that are read -----------------------------------------------------------------------

@@ -257,14 +257,14 @@ def test_every_round_runs_every_step_and_begins_with_another():
     order = []
 
     def turn(name):
-        def take(index):
-            order.append((name, index))
+        def take():
+            order.append(name)
             return len(order)
 
         return take
 
     results = interleave({"a": turn("a"), "b": turn("b")}, rounds=3)
-    assert order == [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("a", 2), ("b", 2)]
+    assert order == ["a", "b", "b", "a", "a", "b"]
     assert results == {"a": [1, 4, 5], "b": [2, 3, 6]}
 
 
@@ -273,13 +273,12 @@ def test_no_round_begins_that_would_end_too_late(monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
-    def turn(index):
+    def turn():
         now[0] += 5
-        return index
 
     for until, rounds in ((0.0, 1), (109.9, 1), (110.0, 2), (114.0, 2), (1e9, 7)):
         now[0] = 100.0
-        assert interleave({"a": turn}, 7, until=until)["a"] == list(range(rounds))
+        assert len(interleave({"a": turn}, 7, until=until)["a"]) == rounds
 
 
 def test_random_batch_has_the_layout_of_training():

@@ -10,7 +10,6 @@ from experiments import multi_span, squad_layout
 from hardem_jax.documents.prepared import TAGGINGS_FORMAT, PreparedSplit
 from tests import official_scripts
 from tests.commands import WINDOWS, call, evaluation, fails
-from tests.inspector import block, written
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 
@@ -137,17 +136,3 @@ def test_as_many_answers_as_asked_for_to_piped_questions(trained, tmp_path, caps
     first, *places = capsys.readouterr().out.splitlines()
     assert first.endswith(" | ".join(lines[1]["answers"][0]["texts"]))
     assert len(places) == len(lines[1]["answers"][0]["spans"])
-
-
-@pytest.mark.slow
-def test_the_inspector_shows_sets_of_mentions(trained, tmp_path, show):
-    html = written(trained / "runs" / "hard-em-0", tmp_path)
-    rows, first = block(html, "all"), block(html, "q0")
-    assert rows[0][3] == 3 and [len(first["z"]), first["all"]] == [3, 3]
-    tab = show(html)
-    texts = tab.locator(".list code").all_inner_texts()
-    assert set(texts) == {"Ada | Cyd", "Cyd | Ada", "Cyd | Ada | Cyd"}
-    marks = tab.locator("#question mark").all_inner_texts()
-    assert sorted(marks) == ["Ada", "Cyd", "Cyd"]
-    html = written(trained / "train", tmp_path, "--force")
-    assert [row[3] for row in block(html, "all")] == [3] * 48

@@ -11,8 +11,6 @@ import optax
 from flax import nnx
 
 from experiments.benchmark.steps.setting import (
-    HEADS,
-    HEADS_FILE,
     MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
@@ -22,14 +20,10 @@ from experiments.benchmark.steps.setting import (
 from experiments.benchmark.steps.tasks import STEPS
 from hardem_jax.data.batching.packing import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
-from hardem_jax.encoders.pretrained import (
-    architecture,
-    load_encoder,
-    save_encoder,
-    untrained_encoder,
-)
+from hardem_jax.encoders.pretrained import architecture, load_encoder, untrained_encoder
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
+from hardem_jax.spans.checkpoint import load_reader, save_reader
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -117,15 +111,15 @@ class TrainingStep:
         task = STEPS[setting.task]
         computed: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype)}
         computed["attention"] = setting.attention
+        rates = setting.dropout_rates
         if folder is None:
-            encoder = make_encoder(setting, **computed)
+            model = task.model(make_encoder(setting, **computed))
+        elif setting.task == "spans":  # PyTorch computes it with these heads
+            model = load_reader(folder, **computed, scan_layers=setting.scan_layers, **rates)
         else:
-            encoder = load_encoder(
-                folder, **computed, scan_layers=setting.scan_layers, **setting.dropout_rates
-            )
-        model = task.model(encoder)
-        if folder is not None and setting.task == "spans":  # PyTorch computes it with these heads
-            _load_heads(model, folder)
+            computed["ignore"] = ("qa_outputs", "classifier")
+            encoder = load_encoder(folder, **computed, scan_layers=setting.scan_layers, **rates)
+            model = task.model(encoder)
         graphdef, params = nnx.split(model, nnx.Param)
         mesh = data_mesh(setting.num_devices, fsdp=setting.fsdp)
         loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)
@@ -171,7 +165,7 @@ def make_encoder(setting: Setting, **computed: Any) -> Encoder:
 
 
 def write_weights(setting: Setting, folder: Path) -> None:
-    """Random weights of encoder (Hugging Face layout) and heads (``heads.npz``).
+    """Random weights of encoder and heads, in the layout of Hugging Face.
 
     Biases and LayerNorm are random too: a weight that is lost on the way to PyTorch then changes
     the loss. Drawn by numpy on abstract modules, so that no device is touched.
@@ -184,18 +178,4 @@ def write_weights(setting: Setting, folder: Path) -> None:
         values = 0.02 * rng.standard_normal(leaf.shape, np.float32)
         return values + 1 if leaf_name(path).endswith(".scale") else values
 
-    reader = nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, shapes))
-    save_encoder(reader.encoder, folder)
-    heads: dict[str, Any] = {
-        f"{name}.{leaf}": np.asarray(getattr(getattr(reader, name), leaf)[...])
-        for name in HEADS
-        for leaf in ("kernel", "bias")
-    }
-    np.savez(folder / HEADS_FILE, **heads)
-
-
-def _load_heads(reader: nnx.Module, folder: Path) -> None:
-    with np.load(folder / HEADS_FILE) as heads:
-        for name, values in heads.items():
-            head, leaf = name.split(".")
-            getattr(getattr(reader, head), leaf)[...] = jnp.asarray(values)
+    save_reader(nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, shapes)), folder)

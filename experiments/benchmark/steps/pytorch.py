@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
+from safetensors.torch import load_file
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 from transformers import AttentionInterface, BertModel, get_linear_schedule_with_warmup
 
 from experiments.benchmark.steps.setting import (
-    HEADS,
-    HEADS_FILE,
     NUM_STEPS,
     OPTIMIZER,
     Setting,
@@ -51,11 +50,10 @@ class SpanReader(torch.nn.Module):
         )
         self.span_scores = torch.nn.Linear(setting.sizes.hidden, 2)
         self.selector = torch.nn.Linear(setting.sizes.hidden, 2)
-        with np.load(folder / HEADS_FILE) as heads, torch.no_grad():
-            for name in HEADS:
-                head = getattr(self, name)
-                head.weight.copy_(torch.from_numpy(heads[f"{name}.kernel"].T))
-                head.bias.copy_(torch.from_numpy(heads[f"{name}.bias"]))
+        weights = load_file(folder / "model.safetensors")
+        weights |= load_file(folder / "selector.safetensors")
+        for head, name in (self.span_scores, "qa_outputs"), (self.selector, "qa_classifier"):
+            head.load_state_dict({x: weights[f"{name}.{x}"] for x in ("weight", "bias")})
         self.autocast = setting.dtype == "bfloat16"
 
     def forward(self, batch):

@@ -30,10 +30,6 @@ NUM_STEPS = 100_000
 GLOBAL_EVERY = 3
 # Rows and columns of the product that is the measure of a device: large enough to fill it.
 MATRIX_SIZE = {"cpu": 2048, "gpu": 8192, "tpu": 8192}
-# File next to the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
-HEADS_FILE = "heads.npz"
-HEADS = ("span_scores", "selector")
-
 
 Architecture = Literal["bert", "modernbert"]
 
