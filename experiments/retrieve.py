@@ -261,11 +261,7 @@ class Join:
 
 
 def _report(what: str, named: Collection[str], found: Container[str], file: Path) -> None:
-    """Says in a line which ids are not in a file.
-
-    Raises:
-        InputError: none of them is.
-    """
+    """Says in a line which ids are not in a file; an `InputError` if none of them is."""
     missing = [id for id in named if id not in found]
     few = ", ".join(printable(id) for id in missing[:3]) + ", ..." * (len(missing) > 3)
     if missing and len(missing) == len(named):

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,15 +91,17 @@ def unfinished(cells: Mapping[str, CompareT]) -> Iterator[tuple[str, CompareT]]:
 
 
 def metric_of(found: Found, monitor: str) -> str:
-    """The monitored metric if cells have it, else their first: not every metric is of questions.
-
-    Example:
-        >>> cells = {"3": {"MML": {"em": Interval(50.0, 40.0, 60.0)}}}
-        >>> metric_of(cells, "em"), metric_of(cells, "hit@1")
-        ('em', 'em')
-    """
+    """The monitored metric if cells have it, else their first: not every metric is of questions."""
     scores = next(iter(next(iter(found.values())).values()))
     return monitor if monitor in scores else next(iter(scores))
+
+
+def curves(
+    cells: Iterable[Mapping[str, Mapping[str, Interval]]], names: Iterable[str], metric: str
+) -> dict[str, list[Interval | None]]:
+    """The intervals of a metric in cells that follow one another, by objective."""
+    cells = list(cells)
+    return {name: [cell.get(name, {}).get(metric) for cell in cells] for name in names}
 
 
 def table(found: Found, metric: str) -> str:

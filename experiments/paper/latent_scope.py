@@ -19,7 +19,7 @@ import dataclasses
 from typing import Literal
 
 from experiments.open_qa import Compare
-from experiments.paper.cells import CellsCommand, Found, metric_of
+from experiments.paper.cells import CellsCommand, Found, curves, metric_of
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.data.batching.grouped import Scope
@@ -68,13 +68,11 @@ class LatentScope(Compare, CellsCommand):
 
         metric = metric_of(found, self.loop.monitor)
         panels = {
-            f"{self.CURVES.get(metric, metric)}, {likelihood} likelihood": {
-                name: [
-                    found.get(f"{scope}, {likelihood}", {}).get(name, {}).get(metric)
-                    for scope in self.scopes
-                ]
-                for name in self.rows()
-            }
+            f"{self.CURVES.get(metric, metric)}, {likelihood} likelihood": curves(
+                (found.get(f"{scope}, {likelihood}", {}) for scope in self.scopes),
+                self.rows(),
+                metric,
+            )
             for likelihood in self.likelihoods
             if any(f"{scope}, {likelihood}" in found for scope in self.scopes)
         }

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.cells import CellsCommand, Found
+from experiments.paper.cells import CellsCommand, Found, curves
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.data.batching.padding import Subset
@@ -138,10 +138,7 @@ class SetSizes(queries.Compare, CellsCommand):
 
         scores = {metric for cell in found.values() for one in cell.values() for metric in one}
         panels = {
-            label: {
-                name: [cell.get(name, {}).get(metric) for cell in found.values()]
-                for name in self.rows()
-            }
+            label: curves(found.values(), self.rows(), metric)
             for metric, label in SCORES.items()
             if metric in scores
         }

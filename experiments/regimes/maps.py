@@ -66,10 +66,7 @@ def _draw_map(
             label="difference in true z (points)",
             file=out / f"map-{pair}.png",
         )
-    return {
-        title: [[cell and cell._asdict() for cell in row] for row in panel]
-        for title, panel in panels.items()
-    }
+    return {title: _plain(panel) for title, panel in panels.items()}
 
 
 def _draw_curves(
@@ -91,13 +88,15 @@ def _draw_curves(
             file=out / f"curve-{name}.png",
         )
     shown = {
-        score: {
-            objective: [cell and cell._asdict() for cell in found]
-            for objective, found in of_objectives.items()
-        }
+        score: {objective: _plain(found) for objective, found in of_objectives.items()}
         for score, of_objectives in curves.items()
     }
     return {"values": list(getattr(values, name)), **shown}
+
+
+def _plain(cells: Any) -> Any:
+    """Lists of intervals and differences, or None, as JSON has them."""
+    return [_plain(x) for x in cells] if isinstance(cells, list) else cells and cells._asdict()
 
 
 def outcomes_of(runs: Iterable[Mapping[str, Any]]) -> tuple[Outcomes, list[str]]:
