@@ -12,10 +12,6 @@ from experiments.benchmark.measure import interleave
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.steps.setting import Setting, step_flops
 from experiments.benchmark.steps.tasks import STEPS
-from hardem_jax.programs.solutions.rules import may_modify, may_select
-from hardem_jax.programs.solutions.types import OPERATORS, SHAPES, Field
-from hardem_jax.spans.benchmark import random_batch
-from hardem_jax.task.benchmark import BatchSizes
 from tests.commands import said
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
@@ -180,31 +176,6 @@ def test_every_task_has_a_step(task):
         assert loss == pytest.approx(1, rel=0.1)
 
 
-def test_random_programs_are_well_formed():
-    batch = STEPS["programs"].batch(BatchSizes(rows=4, tokens=48, solutions=50))
-    columns = int(batch["row_number"][0])
-    assert batch["solutions"].shape == (4, 50, 5)
-    for shape, select, modify, *links in batch["solutions"].reshape(-1, 5).tolist():
-        shape = SHAPES[shape]
-        assert [link >= 0 for link in links] == [shape.num_links > 0, shape.num_links > 1]
-        for code, used, may in (
-            (select, shape.has_select, may_select),
-            (modify, shape.has_modify, may_modify),
-        ):
-            assert (code >= 0) == used
-            assert not used or may(shape, Field.from_code(code), columns)
-    _, operators, first, last = np.moveaxis(batch["links"], -1, 0)
-    assert set(operators.ravel()) == {OPERATORS.index("=")} and np.all(first <= last)
-
-
-def test_random_taggings_mark_mentions_that_do_not_overlap():
-    batch = STEPS["taggings"].batch(BatchSizes(rows=4, tokens=48, solutions=6))
-    first, last = np.moveaxis(batch["mentions"], -1, 0)
-    assert np.all(first <= last) and np.all(last[:, :-1] < first[:, 1:])
-    assert np.all(last < batch["words_where"].sum(axis=1, keepdims=True))
-    assert np.all(batch["solutions"].any(axis=-1))
-
-
 def test_disagreement_stops_the_benchmark():
     checks = {name: {"loss": [7.0], "grad_norm": [0.5]} for name in train_step.VARIANTS}
     train_step.check_agreement(checks, SETTING)
@@ -279,23 +250,6 @@ def test_no_round_begins_that_would_end_too_late(monkeypatch):
     for until, rounds in ((0.0, 1), (109.9, 1), (110.0, 2), (114.0, 2), (1e9, 7)):
         now[0] = 100.0
         assert len(interleave({"a": turn}, 7, until=until)["a"]) == rounds
-
-
-def test_random_batch_has_the_layout_of_training():
-    batch = random_batch(SETTING.batch_sizes)
-    lengths = batch["where"].sum(axis=1)
-    assert lengths.min() >= 20 and lengths.min() < lengths.max() <= 40
-    # [CLS], a question of 40 / 8 tokens, [SEP], context, [SEP].
-    context = np.arange(40)[None] >= 7
-    context = context & (np.arange(40)[None] < lengths[:, None] - 1)
-    np.testing.assert_array_equal(batch["context"], context)
-    assert batch["solutions_where"].any(axis=1).tolist() == [True] * 3 + [False] * 3
-    for row in range(3):
-        spans = batch["solutions"][row]
-        assert batch["context"][row][spans].all() and (spans[:, 0] <= spans[:, 1]).all()
-    np.testing.assert_array_equal(
-        batch["solutions"], random_batch(SETTING.batch_sizes)["solutions"]
-    )
 
 
 @pytest.mark.parametrize(
