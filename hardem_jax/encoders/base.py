@@ -94,7 +94,7 @@ class Encoder(nnx.Module):
         remat: what the backward pass recomputes to save memory, in this order: `"none"`, the
             `"attention"` probabilities (which is up to the layers), all but products with weights
             (`"dots"`), each `"layer"`.
-        attention: its implementation, see `models.ops.attention`.
+        attention: its implementation, see `hardem_jax.encoders.ops.attention`.
         scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
             `jax.lax.scan`: same outputs, and compile time independent of depth.
 

@@ -71,8 +71,8 @@ class Bert(Encoder):
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
         dtype, remat, scan_layers: see `Encoder`.
-        attention: see `models.ops.attention`; a kernel requested by name needs a config without
-            attention dropout.
+        attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
+            config without attention dropout.
 
     Example:
         >>> config = BertConfig(100, 8, 2, 2, 16)
@@ -119,7 +119,7 @@ class Bert(Encoder):
         )
 
     def enter(self, x: jax.Array) -> Any:
-        """Once for each that reads it where kernels compute a layer, see `models.ops.post_norm`."""
+        """Once for each reader where kernels compute a layer, see `encoders.ops.post_norm`."""
         return (x,) * 4 if post_norm.used_for(x) else x
 
     def leave(self, x: Any) -> jax.Array:

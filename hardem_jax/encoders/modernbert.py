@@ -96,8 +96,8 @@ class ModernBert(Encoder):
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
         dtype, remat: see `Encoder`.
-        attention: see `models.ops.attention`; a kernel requested by name needs a config without
-            attention dropout.
+        attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
+            config without attention dropout.
         scan_layers: must be off, because layers differ: the first one has no norm, and some are
             local.
 
