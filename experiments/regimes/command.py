@@ -14,21 +14,9 @@ answer right (``answer``)? ::
 Finished runs are lines of ``runs.jsonl`` (`experiments.regimes.grid`) and never made again. All of
 them are drawn, also those of earlier calls with other objectives or seeds.
 
-The grid has a map for each of these pairs of knobs, 76 regimes in all; with 4 objectives and 3
+The grid has a map for each pair of knobs in ``--maps``, 76 regimes in all; with 4 objectives and 3
 seeds 912 runs. All other knobs are at their base: 3 mentions in Z, hidden size 64, a start from
 scratch, and else nothing wrong.
-
-======================  =================  ======================  ===========
-map (rows-columns)      rows               columns                 new regimes
-======================  =================  ======================  ===========
-``size-spurious``       2, 3, 4, 6         0, 0.5, 0.8, 1          16
-``missing-spurious``    0, 0.1, 0.2, 0.3   0, 0.5, 0.8, 1          12
-``size-noise``          2, 3, 4, 6         0, 0.2, 0.4, 0.6        12
-``size-first``          2, 3, 4, 6         as it falls, 0.5,       12
-                                           0.75, 1
-``width-spurious``      16, 32, 64, 128    0, 0.5, 0.8, 1          12
-``size-warm``           2, 3, 4, 6         0, 10, 20, 30 steps     12
-======================  =================  ======================  ===========
 
 Cells of a map are MML minus hard EM in ``true z``, with intervals of 95 % over seeds and questions
 (`hardem_jax.analysis.statistics`), pale where they hold 0. Curves are all objectives along one

