@@ -100,17 +100,6 @@ def test_what_only_python_calls_a_number_is_refused_in_both_layouts(number, tmp_
         assert repr(float(number)) in repr(READERS[name](file))
 
 
-def test_half_a_surrogate_pair_is_named(tmp_path):
-    file = tmp_path / "a.json"
-    record = '[{"question": "who", "answers": ["a"], "ctxs": [{"text": "\\udc00"}]}]'
-    file.write_text(record)
-    with pytest.raises(InputError, match="a.json: after 0 items.* half a surrogate pair"):
-        READERS["contexts"](file)
-    file.write_text('{"Data": [{"a": "\\udc00"}]}')
-    with pytest.raises(InputError, match="a.json: after 0 items of 'Data'.* half a surrogate pair"):
-        READERS["items"](file)
-
-
 def test_a_field_of_a_table_may_be_long(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text(f"City;Text\nBonn;{'x' * 200_000}\n")

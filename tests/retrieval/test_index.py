@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from collections import Counter
 
 import numpy as np
@@ -14,7 +13,6 @@ from hardem_jax.retrieval import index as index_module
 from hardem_jax.retrieval.config import ArticleConfig, PassageConfig
 from hardem_jax.retrieval.index import PassageIndex, build_index
 from hardem_jax.retrieval.text import TermConfig
-from tests.damages import DAMAGES
 from tests.retrieval.corpora import WORDS, index_of, rows_of, save
 
 QUESTIONS = ["old bridge over the river", "war and peace peace", "the Queen of Rome?", "who", "xyz"]
@@ -174,18 +172,6 @@ def test_an_index_of_another_format_says_what_to_do(tmp_path):
     message = "expected format index 2, found index 1; index the passages again .`index --force`"
     with pytest.raises(InputError, match=message):
         PassageIndex(tmp_path)
-
-
-def test_every_damaged_file_is_named(tmp_path):
-    index_of(tmp_path, ROWS)
-    for name in sorted(file.name for file in (tmp_path / "index").iterdir()):
-        for kind, damage in DAMAGES.items():
-            folder = tmp_path / f"{name}-{kind}"
-            shutil.copytree(tmp_path / "index", folder)
-            damage(folder / name)
-            with pytest.raises(InputError) as refused:
-                PassageIndex(folder)
-            assert str(refused.value).startswith(str(folder / name)), (name, kind)
 
 
 def test_a_title_counts_as_often_as_said():

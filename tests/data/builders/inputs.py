@@ -21,7 +21,7 @@ from hardem_jax.queries.builds import WikiSQL, WikiTableQuestions
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.solutions.enumeration import SqlRules
 from hardem_jax.queries.solve import query_question
-from hardem_jax.spans.builds import NarrativeQA, NQOpen, TriviaQA, TriviaQAOpen
+from hardem_jax.spans.builds import NarrativeQA, NQOpen, TriviaQA
 from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.spans.readers.narrativeqa import (
     QUESTIONS,
@@ -33,10 +33,7 @@ from hardem_jax.spans.readers.triviaqa import read_triviaqa
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions
 from tests.tiny import PEOPLE, PLACES, write_drop, write_triviaqa, write_wikisql
 
-NAMES = (
-    *("triviaqa", "narrativeqa", "triviaqa_open", "nq_open"),
-    *("drop", "wikisql", "wtq", "wtq_programs"),
-)
+NAMES = ("triviaqa", "narrativeqa", "nq_open", "drop", "wikisql", "wtq", "wtq_programs")
 RULES = SqlRules(cap=4096)
 
 
@@ -105,7 +102,6 @@ def write_wikitablequestions(folder):
 DATA_SETS = {
     "triviaqa": TriviaQA,
     "narrativeqa": NarrativeQA,
-    "triviaqa_open": TriviaQAOpen,
     "nq_open": NQOpen,
     "drop": DropNum,
     "wikisql": WikiSQL,
@@ -129,7 +125,7 @@ def expected(name, root):
         return list(map(with_mentions, found))
     if name == "narrativeqa":
         return list(add_rouge_mentions(read_narrativeqa(folder, "train", skips=skips)))
-    if name in ("triviaqa_open", "nq_open"):
+    if name == "nq_open":
         found = read_contexts(folder / "train.json", num_passages=20, skips=skips)
         return list(map(with_mentions, found))
     if name == "drop":
