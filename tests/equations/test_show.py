@@ -128,9 +128,9 @@ def test_without_an_equation_it_says_so():
 
 
 def test_many_equations_make_a_page_of_bounded_size():
-    passage = " ".join(["5"] * 120)
+    passage = " ".join(["5"] * 80)
     z = find_equations(passage, "How many?", 0)
-    assert len(z) > 10_000
+    assert len(z) > 5_000
     html = z._repr_html_()
     assert len(html) < 400_000
-    assert len(Page(html).all("mark")) == 120
+    assert len(Page(html).all("mark")) == 80

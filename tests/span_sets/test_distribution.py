@@ -17,6 +17,10 @@ from hardem_jax.span_sets.distribution import (
 )
 from hardem_jax.span_sets.solutions import enumerate_taggings
 
+# One program for a method and a shape, not one for each operation in it.
+log_prob_of = jax.jit(TaggingDistribution.log_prob)
+log_mass_of = jax.jit(TaggingDistribution.log_mass)
+mode_of = jax.jit(TaggingDistribution.mode, static_argnames="empty")
 NUM_TOKENS = 6
 # By number of tags: two texts, one with several mentions, of which none overlaps another. With BIO
 # tags, two touch; with IO tags they would be one span.
@@ -68,9 +72,7 @@ def test_log_prob_of_every_set_of_spans(num_tags):
     _, _, found = tagged(num_tags)
     mentions = np.array([[0, 0], [1, 2], [2, 4], [3, 3], [5, 5], [0, 5]])
     chosen = np.array([*itertools.product([False, True], repeat=len(mentions))])
-    log_probs = jax.jit(TaggingDistribution.log_prob)(
-        found, jnp.stack([mentions] * 2), jnp.stack([chosen] * 2)
-    )
+    log_probs = log_prob_of(found, jnp.stack([mentions] * 2), jnp.stack([chosen] * 2))
     assert log_probs.shape == (2, 64)
     for row in range(2):
         for taken, log_prob in zip(chosen, log_probs[row], strict=True):
@@ -127,25 +129,25 @@ def test_the_closed_form_is_the_sum_over_all_taggings_that_decode_to_the_answer(
             if {owner[span] for span in spans} == {0, 1}:
                 total += probability(found, 0, tags)
     mentions, where = padded(answers)
-    mass = found.log_mass(np.repeat(mentions, 2, 0), np.repeat(where, 2, 0))
+    mass = log_mass_of(found, np.repeat(mentions, 2, 0), np.repeat(where, 2, 0))
     assert np.exp(mass[0]) == pytest.approx(total, rel=1e-5)
 
 
 def test_mentions_that_cannot_be_marked(num_tags):
     _, _, found = tagged(num_tags)
     mentions, where = (np.repeat(x, 2, 0) for x in padded([np.array([[5, 5]]), np.array([[3, 3]])]))
-    mass = np.asarray(found.log_mass(mentions, where))
+    mass = np.asarray(log_mass_of(found, mentions, where))
     assert np.isfinite(mass[0]) and mass[1] == -np.inf  # the second row may not mark token 5
-    assert (np.asarray(found.log_mass(mentions, np.zeros_like(where))) == -np.inf).all()
+    assert (np.asarray(log_mass_of(found, mentions, np.zeros_like(where))) == -np.inf).all()
 
 
 def test_a_mention_that_runs_past_the_input_cannot_be_marked(num_tags):
     _, _, found = tagged(num_tags)
     mentions = np.array([[[0, 5], [1, 99], [-3, 1], [-2, -1], [6, 7], [5, 5]]] * 2)
     chosen = np.eye(6, dtype=bool)[None].repeat(2, 0)
-    log_probs = found.log_prob(mentions, chosen)
+    log_probs = log_prob_of(found, mentions, chosen)
     assert np.isfinite(log_probs[0]).tolist() == [True, False, False, False, False, True]
-    mass = found.log_mass(mentions[:, None, 1:3], np.ones((2, 1, 2), bool))
+    mass = log_mass_of(found, mentions[:, None, 1:3], np.ones((2, 1, 2), bool))
     assert np.all(np.asarray(mass) == -np.inf)
 
 
@@ -175,7 +177,7 @@ def test_the_mode_is_the_likeliest_well_formed_tagging(num_tags, seed, empty):
     if not empty:  # so that the likeliest of all marks nothing
         logits = logits + np.where(np.arange(num_tags) == OUTSIDE, 9, 0)
     found = TaggingDistribution.from_logits(jnp.array(logits), where=where)
-    mode = np.asarray(jax.jit(functools.partial(TaggingDistribution.mode, empty=empty))(found))
+    mode = np.asarray(mode_of(found, empty=empty))
     assert empty or mode.any(axis=1).all()
     for row in range(2):
         best = max(
@@ -196,7 +198,7 @@ def test_the_mode_is_the_likeliest_well_formed_tagging(num_tags, seed, empty):
 def test_a_row_without_words_marks_nothing(num_tags):
     where = jnp.zeros((1, 3), bool)
     found = TaggingDistribution.from_logits(jnp.ones((1, 3, num_tags)), where=where)
-    assert found.mode(empty=False).tolist() == [[OUTSIDE] * 3]
+    assert mode_of(found, empty=False).tolist() == [[OUTSIDE] * 3]
 
 
 def test_other_numbers_of_tags_are_refused():
@@ -208,4 +210,4 @@ def test_other_numbers_of_tags_are_refused():
 def test_without_tokens_there_is_one_tagging(num_tags, empty):
     nothing = np.zeros((2, 0), bool)
     found = TaggingDistribution.from_logits(np.zeros((2, 0, num_tags)), where=nothing)
-    assert found.mode(empty=empty).shape == (2, 0)
+    assert mode_of(found, empty=empty).shape == (2, 0)

@@ -20,6 +20,7 @@ from hardem_jax.spans.checkpoint import (
 )
 from hardem_jax.spans.model import SpanReader
 from tests.encoders.bert_checkpoints import CONFIG, replace_tensors, tensors_of
+from tests.encoders.modules import run
 
 RNG = np.random.default_rng(0)
 WHERE = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
@@ -78,7 +79,7 @@ def span_logits(reading):
 def assert_same_spans(reader, expected, batch=BATCH):
     """Logits within 1e-4, and as `SpanReader` reports them."""
     with jax.default_matmul_precision("highest"):
-        reading = reader(batch)
+        reading = run(reader, batch)
     where = np.asarray(batch["where"])
     theirs = expected.start_logits.numpy(), expected.end_logits.numpy()
     for found, other in zip(span_logits(reading), theirs, strict=True):
@@ -140,7 +141,7 @@ def test_state_dict_of_the_released_code(torch_bert, tmp_path, prefix):
     hidden = torch_outputs(torch, bert, where=everywhere, token_type_ids=types).last_hidden_state
     with torch.no_grad():
         spans, switch = heads[0](hidden), heads[1](hidden.max(dim=1)[0]).numpy()
-    reading = reader({**BATCH, "where": jnp.array(everywhere)})
+    reading = run(reader, {**BATCH, "where": jnp.array(everywhere)})
     for found, column in zip(span_logits(reading), (0, 1), strict=True):
         np.testing.assert_allclose(found, spans[..., column].numpy(), rtol=0, atol=1e-4)
     np.testing.assert_allclose(reading.selector_logits, switch[:, [3, 0]], rtol=0, atol=1e-4)
@@ -162,7 +163,7 @@ def test_transformers_opens_what_is_saved(torch_bert, tmp_path, scan):
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     expected = torch_outputs(torch, model.eval(), token_type_ids=torch.from_numpy(TYPES))
     reading = assert_same_spans(reader, expected)
-    again = load_reader(tmp_path, scan_layers=scan)(BATCH)
+    again = run(load_reader(tmp_path, scan_layers=scan), BATCH)
     for x, y in zip(jax.tree.leaves(reading), jax.tree.leaves(again), strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-5)
 
@@ -183,7 +184,7 @@ def test_roberta_and_options_survive(torch_bert, tmp_path):
     reading = assert_same_spans(reader, torch_outputs(torch, model))
     again = load_reader(tmp_path)
     assert (again.softmax_over, again.selector_input) == ("tokens", "first")
-    np.testing.assert_array_equal(again(BATCH).selector_logits, reading.selector_logits)
+    np.testing.assert_array_equal(run(again, BATCH).selector_logits, reading.selector_logits)
 
 
 # --- checkpoints that do not fit -----------------------------------------------------------------

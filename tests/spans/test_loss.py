@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -56,24 +55,6 @@ def test_the_annotated_mention_is_never_trained_on(losses):
     expected, found = losses(arrays(WINDOWS))[0], losses(arrays(hidden))[0]
     for setting in expected:
         assert found[setting][0] == expected[setting][0]
-
-
-def test_annealing_draws_once_and_adds_no_compilation(reader):
-    graphdef, params = reader
-    span_loss, traced = make_span_loss(graphdef, HardEM(tau=10)), []
-
-    @jax.jit
-    def loss(*arguments, **keywords):
-        traced.append(True)
-        return span_loss(*arguments, **keywords)
-
-    batch = arrays(WINDOWS)
-    hard = []
-    for step in range(12):
-        keys = {"key": jax.random.key(step), "dropout_key": jax.random.key(step)}
-        hard.append(float(loss(params, batch, step=jnp.int32(step), **keys)[1]["hard"]))
-    assert len(traced) == 1
-    assert hard[0] == 0 and hard[10:] == [1, 1] and 0 < sum(hard) < 12
 
 
 # A mention, yes, unknown, unknown next to a mention, nothing; whether there is an answer.

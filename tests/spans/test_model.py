@@ -8,6 +8,7 @@ from flax import nnx
 
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.spans.model import SpanReader
+from tests.encoders.modules import run
 
 CONFIG = BertConfig(
     vocab_size=20,
@@ -33,7 +34,7 @@ def batch():
 
 @pytest.mark.parametrize(("option", "name"), [("context", "context"), ("tokens", "where")])
 def test_all_mass_lies_on_the_positions_asked_for(batch, option, name):
-    spans = make(softmax_over=option)(batch).spans
+    spans = run(make(softmax_over=option), batch).spans
     for scores in (spans.start, spans.end):
         mass = np.exp(np.asarray(scores))
         assert np.all(mass[~np.asarray(batch[name])] == 0)
@@ -42,17 +43,16 @@ def test_all_mass_lies_on_the_positions_asked_for(batch, option, name):
 
 def test_selector_pools_over_real_tokens_alone(batch):
     reader = make()
-    hidden = reader.encoder(
-        batch["token_ids"], where=batch["where"], token_type_ids=batch["token_type_ids"]
-    )
-    logits = reader(batch).selector_logits
+    types = batch["token_type_ids"]
+    hidden = run(reader.encoder, batch["token_ids"], where=batch["where"], token_type_ids=types)
+    logits = run(reader, batch).selector_logits
     np.testing.assert_allclose(logits[1], reader.selector(hidden[1, :6].max(axis=0)), rtol=1e-4)
     assert np.all(np.isfinite(logits))
 
 
 def test_heads_and_losses_stay_in_float32_under_bfloat16(batch):
     encoder = Bert(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16)
-    reading = SpanReader(encoder, rngs=nnx.Rngs(1))(batch)
+    reading = run(SpanReader(encoder, rngs=nnx.Rngs(1)), batch)
     assert reading.spans.start.dtype == reading.selector_logits.dtype == jnp.float32
 
 

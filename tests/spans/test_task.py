@@ -101,6 +101,12 @@ def compiled(graphdef, **config):
     return BatchReader(task(**config), graphdef, pad, batches=BatchConfig(buckets=(8, 12)))
 
 
+def said(reader, batch):
+    """What the reader says of a batch."""
+    graphdef, params = reader
+    return jax.jit(lambda params: nnx.merge(graphdef, params)(batch))(params)
+
+
 def evaluate(reader, windows, questions, left_out=(), **config):
     data = asked(windows, questions, left_out)
     return task(**config).score(data, iter(read(reader, windows, **config)))
@@ -137,7 +143,7 @@ def test_readings_are_those_of_the_window_alone(reader):
 
 def test_best_solution_is_the_likeliest_of_z(reader):
     batch = arrays(WINDOWS)
-    log_probs = nnx.merge(*reader)(batch).spans.log_prob(batch["solutions"])
+    log_probs = said(reader, batch).spans.log_prob(batch["solutions"])
     readings = dict(read(reader, WINDOWS))
     assert readings[0].best_solution == int(jnp.argmax(log_probs[0, :2]))
     assert readings[1].best_solution == 0
@@ -151,8 +157,7 @@ def test_answers_are_a_choice_or_in_the_document(reader):
     inside = {letters[i:j] for i in range(3) for j in range(i + 1, 4)}
     assert set(found.texts) == {"yes", "no", "", *inside}
     batch = arrays([one], num_tokens=12)
-    graphdef, params = reader
-    log_prob = nnx.merge(graphdef, params)(batch).spans.log_prob(jnp.array([[[5, 5], [3, 3]]]))[0]
+    log_prob = said(reader, batch).spans.log_prob(jnp.array([[[5, 5], [3, 3]]]))[0]
     by_text = dict(zip(found.texts, found.log_probs, strict=True))
     np.testing.assert_allclose([by_text[""], by_text["yes"]], log_prob, rtol=1e-4)
     assert list(found.log_probs) == sorted(found.log_probs, reverse=True)
@@ -174,7 +179,7 @@ def test_the_selector_is_right_where_it_finds_a_window_with_an_answer(reader):
     questions = {str(i): Question(str(i), "?", own, 1) for i, own in enumerate(golds)}
     data = asked(windows, questions, metric="squad2")
     scores, _ = task().score(data, iter(read(reader, windows)))
-    logits = nnx.merge(*reader)(arrays(windows, num_tokens=12)).selector_logits
+    logits = said(reader, arrays(windows, num_tokens=12)).selector_logits
     right = np.asarray(logits[:, 1] > logits[:, 0]) == [True, True, False]
     assert scores["selector"] == pytest.approx(100 * np.mean(right))
 

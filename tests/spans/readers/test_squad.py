@@ -189,12 +189,11 @@ def test_examples_come_before_a_defect_behind_them(tmp_path):
         next(examples)
 
 
-@pytest.mark.parametrize(("split", "count"), [("train", 7526), ("dev", 1172)])
-def test_real_squad(shared_dir, split, count):
+def test_real_squad(shared_dir):
     skips = ExclusionCounts()
-    file = shared_dir / f"data/squad/{split}-v1.1.json"
+    file = shared_dir / "data/squad/dev-v1.1.json"
     examples = list(read_squad_layout(file, skips=skips))
-    assert len(examples) == len({example.id for example in examples}) == count
+    assert len(examples) == len({example.id for example in examples}) == 1172
     assert skips.total == 0 and skips.warnings_as_dict() == {}
     for example in examples:
         document, start, end = example.true_mention
