@@ -11,10 +11,7 @@ import optax
 
 from hardem_jax.data.batching.padding import Inputs
 from hardem_jax.data.tokenizer import Tokenizer
-from hardem_jax.documents.questions import (
-    ReadingQuestions,
-    check_encoder,
-)
+from hardem_jax.documents.questions import ReadingQuestions, check_encoder
 from hardem_jax.documents.windows import Window
 from hardem_jax.task.encoder import EncoderModel, check_lengths
 

@@ -30,22 +30,11 @@ import tokenizers
 from hardem_jax.data.exclusions import ExclusionCounts, size_summary
 from hardem_jax.data.files import load_array, new_folder, read_meta, write_json
 from hardem_jax.data.parallel import map_in_order
-from hardem_jax.data.records import (
-    RecordSource,
-    RecordWriter,
-    read_left_out,
-    write_left_out,
-)
+from hardem_jax.data.records import RecordSource, RecordWriter, read_left_out, write_left_out
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.mentions import enumerate_spans
-from hardem_jax.documents.windows import (
-    WINDOWS,
-    Window,
-    WindowConfig,
-    alias_matchers,
-    make_windows,
-)
+from hardem_jax.documents.windows import WINDOWS, Window, WindowConfig, alias_matchers, make_windows
 from hardem_jax.errors import InputError, check_unicode
 from hardem_jax.words import split_words
 

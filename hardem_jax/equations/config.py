@@ -5,10 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS
-from hardem_jax.encoders.config import (
-    NAQANetConfig,
-    NAQANetSizes,
-)
+from hardem_jax.encoders.config import NAQANetConfig, NAQANetSizes
 from hardem_jax.equations.naqanet_inputs import WordConfig
 from hardem_jax.errors import InputError, require
 from hardem_jax.task.config import EncoderConfig

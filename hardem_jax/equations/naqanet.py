@@ -21,10 +21,7 @@ from hardem_jax.encoders.config import NAQANetConfig
 from hardem_jax.encoders.layers import dense
 from hardem_jax.encoders.ops.dropout import dropout
 from hardem_jax.equations.distribution import AbilityDistribution
-from hardem_jax.equations.qanet import (
-    PassageQuestionAttention,
-    QANetEncoder,
-)
+from hardem_jax.equations.qanet import PassageQuestionAttention, QANetEncoder
 from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.equations.word_encoder import EMBEDDING_STDDEV, CharacterCNN, WordEncoder
 

@@ -22,14 +22,7 @@ from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import new_file
-from hardem_jax.data.json_fields import (
-    distinct,
-    get_field,
-    get_id,
-    get_strings,
-    json_type,
-    lacks,
-)
+from hardem_jax.data.json_fields import distinct, get_field, get_id, get_strings, json_type, lacks
 from hardem_jax.data.json_stream import PathLike, is_pyserini_run, iter_json_records
 from hardem_jax.documents.examples import Document, OpenQuestion, Passage, ReadingExample
 from hardem_jax.errors import InputError
