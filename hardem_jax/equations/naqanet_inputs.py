@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -96,34 +96,27 @@ class WordInputs(NumericInputs[WordInput]):
 
         inputs: list[WordInput] = []
         for question in questions:
+            if (question.kinds != PASSAGE).any():
+                raise InputError(
+                    f"data: question {question.id}: expected numbers of the passage only, found "
+                    "special ones or some of the question"
+                )
+            text, passage_words, passage_chars = passage(question.passage)
             asked = split_words(question.question, limit=config.max_question_words)
-            inputs.append(_input(question, passage, ids(asked)))
+            question_words, question_chars = ids(asked)
+            tokens = words_at(text, question.spans[:, 0])
+            found = WordInput.of(
+                question,
+                tokens,
+                tokens < len(passage_words),
+                passage_words=passage_words,
+                passage_chars=passage_chars,
+                question_words=question_words,
+                question_chars=question_chars,
+            )
+            inputs.append(found)
         super().__init__(inputs, [len(x.passage_words) for x in inputs])
         self.num_question_words = max(1, *(len(x.question_words) for x in inputs))
-
-
-def _input(
-    question: NumericQuestion,
-    read: Callable[[str], tuple[Words, np.ndarray, np.ndarray]],
-    asked: tuple[np.ndarray, np.ndarray],
-) -> WordInput:
-    if (question.kinds != PASSAGE).any():
-        raise InputError(
-            f"data: question {question.id}: expected numbers of the passage only, found special "
-            "ones or some of the question"
-        )
-    words, word_ids, chars = read(question.passage)
-    tokens = words_at(words, question.spans[:, 0])
-    kept = tokens < len(word_ids)
-    return WordInput.of(
-        question,
-        tokens,
-        kept,
-        passage_words=word_ids,
-        passage_chars=chars,
-        question_words=asked[0],
-        question_chars=asked[1],
-    )
 
 
 def pad_word_inputs(
