@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax import posteriors
 from hardem_jax.loss_variants import released_mml_loss, thresholded_loss
 from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mean_over, mml_loss
 from tests.loss_cases import (
@@ -64,25 +63,6 @@ def test_neither_dtype_nor_rank_is_promoted_implicitly(loss, dtype):
             jax.eval_shape(lambda x, rows=rows: loss(x, reduce_fn=None, **rows), scores)
         mean = functools.partial(loss, reduce_fn=mean_over("devices"))
         jax.eval_shape(jax.vmap(mean, axis_name="devices"), x)
-
-
-@over_all_masks
-@pytest.mark.parametrize(
-    "posterior",
-    [
-        posteriors.hard,
-        posteriors.first,
-        posteriors.soft,
-        posteriors.uniform,
-        posteriors.Tempered(2.0),
-        posteriors.TopK(2),
-    ],
-)
-def test_a_posteriors_mask_of_any_dtype_is_its_truth(posterior, mask):
-    log_probs, where = random_rows(32)
-    assert_array_equal(
-        posterior(log_probs, where=MASKS[mask](where)), posterior(log_probs, where=where)
-    )
 
 
 @over_all_losses

@@ -215,39 +215,6 @@ OBJECTIVES = [
 ]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=label)
-def test_a_weight_of_zero_is_a_mask(objective):
-    """One question is left without a solution, one with its last, one with two of three."""
-    log_probs = np.log(np.array([[0.2, 0.3, 0.1], [0.3, 0.4, 0.1], [0.4, 0.2, 0.3]], np.float32))
-    remain = np.array([[False] * 3, [False, False, True], [False, True, True]])
-    log_weights = np.where(remain, 0.0, -np.inf)
-    log_probs[2, 0] = np.nan  # nothing may see it
-    at = {"step": 7, "key": jax.random.key(3)}
-    for reduction in {}, ROWS:
-        masked, expected = objective(log_probs, where=remain, **at, **reduction)
-        got, metrics = objective(log_probs, log_weights=log_weights, **at, **reduction)
-        assert np.isfinite(masked).all()
-        assert_array_equal(got, masked)
-        assert metrics == expected
-    assert_array_equal(
-        weights(objective, log_probs, log_weights=log_weights, **at),
-        weights(objective, log_probs, where=remain, **at),
-    )
-    ragged = {"segment_ids": np.repeat(np.arange(3), 3), "num_segments": 3, **ROWS}
-    got, metrics = objective(log_probs.ravel(), log_weights=log_weights.ravel(), **at, **ragged)
-    assert_allclose(got, masked, rtol=1e-6)
-    assert metrics == expected
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=label)
-@pytest.mark.parametrize("where", ["log_probs", "log_weights"])
-def test_no_objective_hides_nan(objective, where):
-    given = {"log_probs": np.full((2, 3), -1.0, np.float32), "log_weights": np.zeros((2, 3))}
-    given[where][1, 0] = np.nan
-    loss = objective(given.pop("log_probs"), step=7, key=jax.random.key(3), **given, **ROWS)[0]
-    assert_array_equal(np.isnan(loss), [False, True])
-
-
 @pytest.mark.parametrize("kind", get_args(AnyObjective))
 def test_every_objective_that_commands_offer_has_defaults_and_a_label_of_its_own(kind):
     loss, metrics = kind()(LOG_PROBS, step=0, key=jax.random.key(0))

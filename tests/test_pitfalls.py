@@ -1,7 +1,6 @@
 """Mistakes that published code has made, besides those that the tests of losses rule out."""
 
 import itertools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ from jax.extend.core import jaxprs_in_params
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import (
-    HardEM,
     em_loss,
     first_only_loss,
     hard_em_loss,
@@ -49,15 +47,6 @@ def test_rows_without_a_possible_solution_do_not_trip_the_debugger_for_nan(loss)
     with jax.debug_nans(True):
         gradient = jax.grad(loss)(log_probs, where=where)
     assert jnp.all(jnp.isfinite(gradient))
-
-
-@pytest.mark.parametrize("tau", [None, 0])
-def test_no_annealing_is_reachable_and_divides_by_nothing(tau):
-    log_probs, key = jnp.log(jnp.array([0.25, 0.25])), jax.random.key(0)
-    for step in (0, 10**6):
-        got = jax.value_and_grad(HardEM(tau=tau), has_aux=True)(log_probs, step=step, key=key)
-        assert_allclose(got[0][0], -math.log(0.25), rtol=1e-6)
-        assert_array_equal(got[1], [-1.0, 0.0])
 
 
 @pytest.mark.parametrize("layout", ["padded", *slow("ragged")])

@@ -53,14 +53,3 @@ def test_value_mask_and_impossible_solutions():
 
 def test_an_impossible_solution_hides_no_nan():
     assert jnp.isnan(released_mml_loss(jnp.array([math.nan, -INF])))
-
-
-def test_ragged_is_padded():
-    log_probs, where = random_rows(1)
-    log_probs[3, 1], where[3, 1] = -INF, True
-    padded = evaluate(RELEASED, log_probs, where=where)
-    ids = np.repeat(np.arange(6), 5).astype(np.int32)
-    rows = {"where": where.ravel(), "segment_ids": ids, "num_segments": 6}
-    ragged = evaluate(RELEASED, log_probs.ravel(), **rows)
-    assert_allclose(ragged.rows, padded.rows, rtol=1e-6)
-    assert_allclose(ragged.gradient, padded.gradient.ravel(), rtol=1e-5, atol=1e-7)

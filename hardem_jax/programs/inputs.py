@@ -30,12 +30,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
-from hardem_jax.data.drawing import fitting
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, ROW_WIDTH, SHAPES
-from hardem_jax.tables.layout import QueryInput, TableInputs
+from hardem_jax.tables.layout import QueryInput, TableInputs, empty_batch, fill
 from hardem_jax.tables.table import Table
 
 # See `TableInputs._largest`.
@@ -68,7 +67,6 @@ class ProgramInput:
 
     @property
     def id(self) -> str:
-        """Of the question."""
         return self.question.id
 
 
@@ -82,12 +80,10 @@ class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
         tokenizer: Tokenizer,
         *,
         rules: ProgramRules,
-        max_tokens: int = 180,
-        max_header_tokens: int = 24,
+        **limits: int,
     ):
         self._tables, self._shapes = tables, rules.shapes()
         self._layouts: list[tuple[QueryInput, int, int, np.ndarray]] = []
-        limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
         super().__init__(questions, tables, tokenizer, **limits)
 
     def _add(
@@ -189,10 +185,10 @@ def pad_program_inputs(
     a row holds those that are `fitting`.
     """
     rows, num_fields = len(inputs), num_columns * len(PARTS)
-    batch: Arrays = {
-        "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
-        "token_type_ids": np.zeros((rows, num_tokens), np.int32),
-        "where": np.zeros((rows, num_tokens), bool),
+    batch = empty_batch(
+        inputs, num_tokens, num_solutions=num_solutions, width=ROW_WIDTH, pad_id=pad_id
+    )
+    batch |= {
         "words_first": np.zeros((rows, num_words), np.int32),
         "headers": np.zeros((rows, num_columns, 2), np.int32),
         "row_number": np.zeros(rows, np.int32),
@@ -202,9 +198,6 @@ def pad_program_inputs(
         "links_where": np.zeros((rows, num_links), bool),
         "link_facts": np.zeros((rows, num_links, 4), np.float32),
         "shapes_where": np.zeros((rows, len(SHAPES)), bool),
-        "solutions": np.full((rows, num_solutions, ROW_WIDTH), -1, np.int32),
-        "solutions_where": np.zeros((rows, num_solutions), bool),
-        "row_where": np.array([item is not None for item in inputs], bool),
     }
     for row, item in enumerate(inputs):
         if item is not None:
@@ -215,10 +208,8 @@ def pad_program_inputs(
 def _fill(batch: Arrays, item: ProgramInput) -> None:
     row = {name: array[0] for name, array in batch.items()}
     layout, question = item.layout, item.question
-    length, words, links = len(layout.token_ids), len(layout.word_first), len(question.links)
-    row["token_ids"][:length] = layout.token_ids
-    row["token_type_ids"][:length] = layout.token_type_ids
-    row["where"][:length] = True
+    words, links = len(layout.word_first), len(question.links)
+    fill(row, layout, item.programs)
     row["words_first"][:words] = layout.question_start + np.maximum(layout.word_first, 0)
     row["headers"][: len(layout.headers)] = layout.headers
     batch["row_number"][0] = item.num_columns
@@ -229,9 +220,6 @@ def _fill(batch: Arrays, item: ProgramInput) -> None:
     row["links_where"][:links] = item.links
     row["link_facts"][:links] = link_facts(question, item.num_rows)
     row["shapes_where"][item.shapes] = True
-    programs = item.programs[fitting(item.id, len(item.programs), len(row["solutions"]))]
-    row["solutions"][: len(programs)] = programs
-    row["solutions_where"][: len(programs)] = True
 
 
 def _columns_read(codes: np.ndarray, num_read: int, num_columns: int) -> np.ndarray:

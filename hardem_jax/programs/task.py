@@ -32,6 +32,7 @@ from hardem_jax.programs.solutions.types import Program
 from hardem_jax.programs.solve import links_of
 from hardem_jax.programs.splits import ProgramSplit
 from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, metric_names
+from hardem_jax.tables.layout import TableInputs
 from hardem_jax.tables.metrics import Denotation, result_texts
 from hardem_jax.tables.table import Cell, Table
 from hardem_jax.task.base import LossFn, make_loss
@@ -61,6 +62,8 @@ class ProgramQuestions(QuestionsOnTables):
 class ProgramModel(TableModel):
     """A `ProgramParser` on a pretrained encoder, see `ProgramParserConfig`."""
 
+    INPUTS = ProgramInputs
+
     config: ProgramParserConfig
 
     @staticmethod
@@ -68,15 +71,8 @@ class ProgramModel(TableModel):
         size, rate = config.hidden_size, config.dropout
         return ProgramParser(encoder, hidden_size=size, rate=rate, rngs=nnx.Rngs(seed))
 
-    def inputs(self, data: ProgramQuestions) -> ProgramInputs:
-        return ProgramInputs(
-            data.questions,
-            data.tables,
-            self.tokenizer,
-            rules=data.rules,
-            max_tokens=self.config.max_tokens,
-            max_header_tokens=self.config.max_header_tokens,
-        )
+    def inputs(self, data: ProgramQuestions) -> TableInputs[Any, Any]:
+        return super().inputs(data, rules=data.rules)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,11 +30,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
-from hardem_jax.data.drawing import fitting
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.queries.examples import QueryQuestion
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, Table
-from hardem_jax.tables.layout import QueryInput, TableInputs
+from hardem_jax.tables.layout import QueryInput, TableInputs, empty_batch, fill
 
 # See `TableInputs._largest`.
 _MULTIPLE = 8
@@ -48,15 +47,11 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
         questions: Sequence[QueryQuestion],
         tables: Mapping[str, Table],
         tokenizer: Tokenizer,
-        *,
-        max_tokens: int = 180,
-        max_header_tokens: int = 24,
+        **limits: int,
     ):
-        self._max_header_tokens = max_header_tokens
         self._inputs: list[QueryInput] = []
         # Of questions that lost some of Z, which queries remain.
         self._remaining: dict[int, np.ndarray] = {}
-        limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
         super().__init__(questions, tables, tokenizer, **limits)
         self.weighted = questions[0].log_weights is not None
 
@@ -92,7 +87,7 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
             "num_question_tokens": question,
             "num_words": words,
             "num_columns": columns,
-            "num_header_tokens": min(header, self._max_header_tokens),
+            "num_header_tokens": min(header, self.max_header_tokens),
         }
 
     def pad(
@@ -127,10 +122,10 @@ def pad_query_inputs(
     """
     rows = len(inputs)
     header_shape = rows, num_columns, num_header_tokens
-    batch: Arrays = {
-        "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
-        "token_type_ids": np.zeros((rows, num_tokens), np.int32),
-        "where": np.zeros((rows, num_tokens), bool),
+    batch = empty_batch(
+        inputs, num_tokens, num_solutions=num_solutions, width=ROW_WIDTH, pad_id=pad_id
+    )
+    batch |= {
         "question_tokens": np.zeros((rows, num_question_tokens), np.int32),
         "question_where": np.zeros((rows, num_question_tokens), bool),
         "words_first": np.zeros((rows, num_words), np.int32),
@@ -138,9 +133,6 @@ def pad_query_inputs(
         "header_tokens": np.zeros(header_shape, np.int32),
         "header_where": np.zeros(header_shape, bool),
         "columns_where": np.zeros((rows, num_columns), bool),
-        "solutions": np.full((rows, num_solutions, ROW_WIDTH), -1, np.int32),
-        "solutions_where": np.zeros((rows, num_solutions), bool),
-        "row_where": np.array([item is not None for item in inputs], bool),
     }
     if weighted:
         batch["log_weights"] = np.zeros((rows, num_solutions), np.float32)
@@ -151,11 +143,8 @@ def pad_query_inputs(
 
 
 def _fill(row: Arrays, item: QueryInput) -> None:
-    length, asked = len(item.token_ids), item.num_question_tokens
-    words, columns = len(item.word_first), len(item.headers)
-    row["token_ids"][:length] = item.token_ids
-    row["token_type_ids"][:length] = item.token_type_ids
-    row["where"][:length] = True
+    kept = fill(row, item, item.queries)
+    asked, words, columns = item.num_question_tokens, len(item.word_first), len(item.headers)
     row["question_tokens"][:asked] = item.question_tokens
     row["question_where"][:asked] = True
     row["words_first"][:words] = np.maximum(item.word_first, 0)
@@ -166,9 +155,6 @@ def _fill(row: Arrays, item: QueryInput) -> None:
     row["header_tokens"][:columns] = np.where(inside, places, 0)
     row["header_where"][:columns] = inside
     row["columns_where"][:columns] = True
-    kept = fitting(item.id, len(item.queries), len(row["solutions"]))
-    row["solutions"][: len(kept)] = item.queries[kept]
-    row["solutions_where"][: len(kept)] = True
     if "log_weights" in row:
         assert item.log_weights is not None
         row["log_weights"][: len(kept)] = item.log_weights[kept]

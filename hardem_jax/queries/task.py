@@ -117,6 +117,8 @@ class QueryQuestions(QuestionsOnTables):
 class QueryModel(TableModel):
     """SQLova on a pretrained encoder, see `SQLovaConfig`."""
 
+    INPUTS = QueryInputs
+
     config: SQLovaConfig
 
     @staticmethod
@@ -157,15 +159,6 @@ class QueryModel(TableModel):
             value_units=module.value_units,
         )
         return cls(*nnx.split(module, nnx.Param), config, sizes, tokenizer)
-
-    def inputs(self, data: QueryQuestions) -> QueryInputs:
-        return QueryInputs(
-            data.questions,
-            data.tables,
-            self.tokenizer,
-            max_tokens=self.config.max_tokens,
-            max_header_tokens=self.config.max_header_tokens,
-        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,7 +64,19 @@ class QuestionsOnTables(Questions):
 
 
 class TableModel(EncoderModel):
-    """A parser of questions on tables."""
+    """A parser of questions on tables; INPUTS is the type of its inputs."""
+
+    INPUTS: ClassVar[type[TableInputs[Any, Any]]]
+
+    def inputs(self, data: Any, **options: Any) -> TableInputs[Any, Any]:
+        return self.INPUTS(
+            data.questions,
+            data.tables,
+            self.tokenizer,
+            max_tokens=self.config.max_tokens,
+            max_header_tokens=self.config.max_header_tokens,
+            **options,
+        )
 
     def pad(self, inputs: TableInputs[Any, Any], num_solutions: int) -> Pad:
         pad_id = self.tokenizer.pad_id

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.tables.table import Table
@@ -92,6 +93,7 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
         max_tokens: int = 180,
         max_header_tokens: int = 24,
     ):
+        self.max_header_tokens = max_header_tokens
         template = tokenizer.template
         if max_tokens < (least := least_max_tokens(template)):
             raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
@@ -144,6 +146,33 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
         """
         inside = self._extents[self.sizes[:, 0] <= num_tokens].max(axis=0, initial=1)
         return (-(-inside // multiples) * multiples).tolist()
+
+
+def empty_batch(
+    inputs: Sequence[Any], num_tokens: int, *, num_solutions: int, width: int, pad_id: int
+) -> Arrays:
+    """What the batches of both parsers have, before `fill`; None is a row of padding."""
+    rows = len(inputs)
+    return {
+        "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
+        "token_type_ids": np.zeros((rows, num_tokens), np.int32),
+        "where": np.zeros((rows, num_tokens), bool),
+        "solutions": np.full((rows, num_solutions, width), -1, np.int32),
+        "solutions_where": np.zeros((rows, num_solutions), bool),
+        "row_where": np.array([item is not None for item in inputs], bool),
+    }
+
+
+def fill(row: Arrays, layout: QueryInput, solutions: np.ndarray) -> np.ndarray:
+    """Fills in tokens and solutions; returns which solutions the row holds, see `fitting`."""
+    length = len(layout.token_ids)
+    row["token_ids"][:length] = layout.token_ids
+    row["token_type_ids"][:length] = layout.token_type_ids
+    row["where"][:length] = True
+    kept = fitting(layout.id, len(solutions), len(row["solutions"]))
+    row["solutions"][: len(kept)] = solutions[kept]
+    row["solutions_where"][: len(kept)] = True
+    return kept
 
 
 def encode_questions(

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 import tokenizers
@@ -12,7 +11,6 @@ from hardem_jax.data.drawing import fitting
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.inputs import QueryInput, QueryInputs, pad_query_inputs
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.solutions.enumeration import Query, SqlRules, Table
@@ -317,31 +315,6 @@ def test_real_words_are_where_their_pieces_are(real, minilm_dir):
             np.testing.assert_array_equal(found.token_ids[start:end], ids)
         kept = {row.tobytes() for row in short[place].queries}
         assert kept <= {row.tobytes() for row in question.queries}
-
-
-def test_all_of_z_has_mass_where_the_masks_say_so(real, minilm_dir):
-    tokenizer, (questions, tables) = load_tokenizer(minilm_dir), real
-    inputs = QueryInputs(questions, tables, tokenizer, max_tokens=48)
-    shape, rows = inputs.shape(48), range(0, len(inputs), 20)
-    batch = pad_query_inputs(
-        [*(inputs[row] for row in rows), None], 48, **shape, num_solutions=512, pad_id=PAD
-    )
-    size, (words, columns) = len(rows) + 1, (shape["num_words"], shape["num_columns"])
-    sizes = dict(select=(columns,), aggregator=(columns, 6), number=(4,), column=(columns,))
-    sizes |= dict(operator=(columns, 3), first=(columns, 3, words), last=(columns, 3, words))
-    rng = np.random.default_rng(0)
-    logits = {name: rng.normal(size=(size, *sizes[name])) for name in sizes}
-
-    @jax.jit
-    def log_prob(logits, columns, words, solutions):
-        queries = QueryDistribution.from_logits(**logits, columns=columns, words=words)
-        return queries.log_prob(solutions)
-
-    names = "columns_where", "words_where", "solutions"
-    log_probs = np.asarray(log_prob(logits, *(batch[name] for name in names)))
-    assert batch["solutions_where"].sum() == np.minimum(inputs.sizes[rows, 1], 512).sum()
-    assert np.isfinite(log_probs[batch["solutions_where"]]).all()
-    assert (log_probs[batch["solutions_where"]] < 0).all()
 
 
 def test_an_input_of_roberta_has_its_special_tokens():

@@ -35,15 +35,6 @@ def test_columns_a_frame_and_a_file_give_one_table(tmp_path):
         assert (table.header, table.types, table.rows) == (file.header, file.types, file.rows)
 
 
-def test_queries_are_the_same_on_each(tmp_path):
-    file = write_csv(tmp_path / "cities.csv")
-    asked = "Which city was founded in 1048?", "Oslo"
-    sets = [find_queries(source, *asked) for source in (COLUMNS, pd.DataFrame(COLUMNS), str(file))]
-    texts = [[query.text for query in z] for z in sets]
-    assert texts[0] == texts[1] == texts[2] and "SELECT City WHERE Year = '1048'" in texts[0]
-    assert [z._repr_html_() for z in sets[1:]] == [sets[0]._repr_html_()] * 2
-
-
 def test_numbers_keep_their_type_and_missing_ones_are_null():
     frame = pd.DataFrame(
         {
