@@ -17,7 +17,7 @@ from hardem_jax.queries.solutions.types import ROW_WIDTH
 from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Table
 
-_MAX_COLUMNS = 4
+_BEAM = _MAX_COLUMNS = 4
 
 
 def execution_guided(
@@ -26,24 +26,22 @@ def execution_guided(
     words: np.ndarray,
     scores: QueryScores,
     rules: SqlRules,
-    *,
-    beam_size: int = 4,
 ) -> np.ndarray:
     """The query that SQLova's execution-guided decoding finds, ``[ROW_WIDTH]`` int16.
 
-    1. Of the ``beam_size`` best heads on the ``beam_size`` most likely columns, the first that the
-       rules allow (`SqlRules.aggregates_on_text`); if none is, the last.
-    2. Of the conditions on the four most likely columns, with values from the ``beam_size`` most
-       likely first and last words, the ``beam_size`` best; those that no row meets are dropped.
+    1. Of the four best heads on the four most likely columns, the first that the rules allow
+       (`SqlRules.aggregates_on_text`); if none is, the last.
+    2. Of the conditions on the four most likely columns, with values from the four most likely
+       first and last words, the four best; those that no row meets are dropped.
     3. The number n of conditions that maximises P(n) times the probability of the n-th.
 
     Two things differ from the original. It keeps a condition that no row meets if the aggregator is
     COUNT, since 0 is a result; here it is passed over. And a column has at most one condition.
     """
     typed = typed_table(table)
-    head = _head(typed, scores, rules, beam_size)
+    head = _head(typed, scores, rules)
     kept: list[tuple[float, tuple[int, int, int, int]]] = []
-    for log_prob, condition in _conditions(scores, beam_size):
+    for log_prob, condition in _conditions(scores):
         column, operator, first, last = condition
         value = question[words[first, 0] : words[last, 1]]
         if any(column == used for _, (used, *_) in kept) or column >= len(typed.columns):
@@ -64,27 +62,27 @@ def execution_guided(
     return row
 
 
-def _head(typed: TypedTable, scores: QueryScores, rules: SqlRules, beam: int) -> tuple[int, int]:
+def _head(typed: TypedTable, scores: QueryScores, rules: SqlRules) -> tuple[int, int]:
     columns = min(len(typed.columns), len(scores.select))
     heads = scores.select[:columns, None] + scores.aggregator[:columns]
-    outside = np.argsort(-scores.select[:columns], kind="stable")[beam:]
+    outside = np.argsort(-scores.select[:columns], kind="stable")[_BEAM:]
     heads[outside] = -np.inf
-    order = np.argsort(-heads, axis=None, kind="stable")[:beam]
+    order = np.argsort(-heads, axis=None, kind="stable")[:_BEAM]
     places = [divmod(flat, heads.shape[1]) for flat in order.tolist()]
     is_allowed = allowed(typed, [typed.every_row], rules)[0]
     return next((place for place in places if is_allowed[place]), places[-1])
 
 
-def _conditions(scores: QueryScores, beam: int) -> list[tuple[float, tuple[int, int, int, int]]]:
+def _conditions(scores: QueryScores) -> list[tuple[float, tuple[int, int, int, int]]]:
     """The best conditions and their log-probabilities, best first."""
     found = []
     for column in np.argsort(-scores.column[:, 1], kind="stable")[:_MAX_COLUMNS].tolist():
         for operator in range(scores.operator.shape[1]):
             firsts, lasts = scores.first[column, operator], scores.last[column, operator]
-            for first in np.argsort(-firsts, kind="stable")[:beam].tolist():
-                for last in np.argsort(-lasts, kind="stable")[:beam].tolist():
+            for first in np.argsort(-firsts, kind="stable")[:_BEAM].tolist():
+                for last in np.argsort(-lasts, kind="stable")[:_BEAM].tolist():
                     parts = scores.column[column, 1], scores.operator[column, operator]
                     log_prob = float(sum(parts) + firsts[first] + lasts[last])
                     if first <= last and log_prob > -np.inf:
                         found.append((log_prob, (column, operator, first, last)))
-    return sorted(found, key=lambda item: -item[0])[:beam]
+    return sorted(found, key=lambda item: -item[0])[:_BEAM]

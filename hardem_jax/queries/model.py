@@ -24,7 +24,6 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import export
 
 from hardem_jax import masked
 from hardem_jax.encoders.base import Encoder
@@ -283,8 +282,6 @@ def _project(lstms: BiLSTMs, tokens: Array, places: Array) -> Array:
     The projection is the largest product outside the encoder, so it is applied to the fewer rows: N
     of a text that is a part of the input, T where padding makes N larger.
     """
-    sizes = places.shape[1], tokens.shape[1]
-    # Programs for inputs of any size (`jax.export`) cannot compare sizes.
-    if any(export.is_symbolic_dim(size) for size in sizes) or sizes[0] < sizes[1]:
+    if places.shape[1] < tokens.shape[1]:
         return lstms.project(_take(tokens, places))
     return _take(lstms.project(tokens), places)

@@ -27,6 +27,9 @@ from hardem_jax.queries.solutions.rules import SqlRules
 from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH
 from hardem_jax.tables.table import Cell, Table
 
+# Share of the probability of Z_tot that may remain unseen.
+_TOLERANCE = 1e-3
+
 
 @dataclasses.dataclass(frozen=True)
 class QueryScores:
@@ -132,12 +135,12 @@ class AllowedQueries:
         return np.array(rows, np.int16).reshape(-1, ROW_WIDTH), np.array(log_probs, np.float64)
 
     def results(
-        self, scores: QueryScores, *, tolerance: float = 1e-3, max_executions: int = 10_000
+        self, scores: QueryScores, *, max_executions: int = 10_000
     ) -> tuple[list[ScoredResult], float]:
         """Results by probability, that of all queries of Z_tot that lead to them (marginalised).
 
         Executes heads over sets of rows, most likely first, until no result can overtake the best
-        and all but ``tolerance`` of the probability of Z_tot was seen.
+        and all but a thousandth of the probability of Z_tot was seen.
 
         Returns:
             The results seen, best first, and the probability that was not seen, as a share of that
@@ -156,7 +159,7 @@ class AllowedQueries:
         found: dict[tuple[Cell, ...], tuple[float, float, np.ndarray]] = {}
         leader: tuple[Cell, ...] = ()
         left, lead, second = 1.0, 0.0, 0.0
-        while queue and max_executions and left > min(tolerance, lead - second):
+        while queue and max_executions and left > min(_TOLERANCE, lead - second):
             cost, mask, place = heapq.heappop(queue)
             best, (score, conditions) = heads[_is_single(mask)], groups[mask].best[0]
             share = math.exp(-cost - total)

@@ -123,7 +123,7 @@ class LinkedConditions(NamedTuple):
         return rows(self.links, draw(key, self.on(column)))
 
     def best(self, column: Array, k: int) -> tuple[Array, Array]:
-        """The best conditions on each column, as `sql_search.best_conditions` of all."""
+        """The best conditions on each column, as `beam.best_conditions` of all."""
         has_one = column[..., 1] - column[..., 0]
         everywhere = jnp.broadcast_to(jnp.arange(has_one.shape[1])[None], has_one.shape)
         scores, places = top(self.on(everywhere), k)

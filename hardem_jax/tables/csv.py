@@ -61,39 +61,34 @@ def make_table(
     return Table(id, tuple(names), tuple(types), tuple(zip(*columns, strict=True)))
 
 
-def read_csv_table(
-    path: PathLike, *, delimiter: str | None = None, lower: bool = False, id: str | None = None
-) -> Table:
+def read_csv_table(path: PathLike, *, id: str | None = None) -> Table:
     """A table from a CSV file, UTF-8 or `.gz`, whose first line names the columns.
 
     Fields may be quoted with double quotes, which are doubled inside or stand behind a backslash.
     Backslashes escape if each stands before a quotation mark or another backslash, or if the quotes
     are broken otherwise. Where they are broken between tabs, quotation marks are text.
     Empty lines are skipped and short rows padded; columns of numbers are detected as by
-    `make_table`. Without ``delimiter`` it is the one that a first line such as ``sep=;`` names, as
-    Excel reads it, or else the one of ``, ; tab |`` that splits the largest share of the rows into
-    the same number of fields. The id is the path unless given.
+    `make_table`. The delimiter is the one that a first line such as ``sep=;`` names, as Excel reads
+    it, or else the one of ``, ; tab |`` that splits the largest share of the rows into the same
+    number of fields. The id is the path unless given.
 
     Raises:
         InputError: no such file, not UTF-8, broken quotes or a row with more cells than names
             (names the line), or an empty file.
     """
-    header, *rows = (row for _, row in read_csv_rows(path, delimiter=delimiter))
-    return make_table(str(path) if id is None else id, header, rows, lower=lower)
+    header, *rows = (row for _, row in read_csv_rows(path))
+    return make_table(str(path) if id is None else id, header, rows)
 
 
-def read_csv_rows(path: PathLike, *, delimiter: str | None = None) -> list[tuple[int, list[str]]]:
+def read_csv_rows(path: PathLike) -> list[tuple[int, list[str]]]:
     """Names and rows of a CSV file with the numbers of their last lines, see `read_csv_table`.
 
     No row has more cells than there are names.
     """
     text = read_text(path)
-    if delimiter is not None and len(delimiter) != 1:
-        raise InputError(f"delimiter: expected one character, found {delimiter!r}")
     named = _DELIMITER_LINE.match(text)
-    if delimiter is None and named:
-        delimiter = named["delimiter"]
-    rows = _guess_dialect(text, str(path), delimiter or DELIMITERS)[1 if named else 0 :]
+    delimiters = named["delimiter"] if named else DELIMITERS
+    rows = _guess_dialect(text, str(path), delimiters)[1 if named else 0 :]
     if not rows:
         raise InputError(f"{path}: expected a line with the names of columns, found an empty file")
     width = len(rows[0][1])

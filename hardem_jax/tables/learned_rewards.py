@@ -113,7 +113,7 @@ def make_learned_reward_loss(
 
     Each micro-batch takes a step of its own to see what its reward does. All passes have the same
     key of dropout, and attention is computed by XLA. See `make_search_loss`; the memory in a batch
-    also has `CUES_ENTRY`, and there are the metrics of `search.learned_rewards`.
+    also has `CUES_ENTRY`, and there are the metrics of `hardem_jax.search.learned_rewards`.
     """
     every = objective.held_out
 

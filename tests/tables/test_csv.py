@@ -100,10 +100,10 @@ def test_ragged_rows_are_filled_up():
 
 @pytest.fixture
 def read(tmp_path):
-    def run(content, **options):
+    def run(content):
         file = tmp_path / "cars.csv"
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_csv_table(file, **options)
+        return read_csv_table(file)
 
     return run
 
@@ -159,13 +159,6 @@ def test_quotation_marks_are_read_by_what_the_file_holds(read, text, rows):
     assert read(text).rows == rows
 
 
-def test_the_delimiter_may_be_given(read):
-    assert read("a,b;c\n1,2;3\n", delimiter=";").rows == (("1,2", 3.0),)
-    assert read("a~b\n1~2\n", delimiter="~", id="mine").id == "mine"
-    with pytest.raises(InputError, match="delimiter: expected one character, found '::'"):
-        read("a::b", delimiter="::")
-
-
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("delimiter", [";", "\t", "~"])
 def test_excel_may_name_the_delimiter_in_a_line_of_its_own(read, delimiter, newline):
@@ -173,7 +166,6 @@ def test_excel_may_name_the_delimiter_in_a_line_of_its_own(read, delimiter, newl
     text = newline.join(line.replace("~", delimiter) for line in lines)
     table = read(text)
     assert (table.header, table.rows) == (("a", "b,c"), ((1.0, "2,3"),))
-    assert read(text, delimiter=",").header == (" ".join(f"a{delimiter}b".split()), "c")
     if delimiter == "\t":
         assert read(text.replace("1", '"1')).rows == (('"1', "2,3"),)
     else:

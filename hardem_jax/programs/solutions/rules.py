@@ -1,4 +1,4 @@
-"""What makes a program: its shapes, fields and pairs of links; `space` puts them together."""
+"""What makes a program: its shapes, fields and pairs of links; `membership` puts them together."""
 
 from __future__ import annotations
 
