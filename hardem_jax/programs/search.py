@@ -76,17 +76,18 @@ def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) ->
     not in Z_tot, since a simpler one says the same.
     """
     field, operator, first, last = (batch["links"][..., i] for i in range(4))
-    apart = _pairs(jnp.maximum, first) > _pairs(jnp.minimum, last)
+    separate = _pairs(jnp.maximum, first) > _pairs(jnp.minimum, last)
     there = batch["links_where"]
-    apart &= there[:, :, None] & there[:, None]
+    separate &= there[:, :, None] & there[:, None]
     ascending = _ascending(there.shape[1])[None]
-    few = jnp.sum(apart & ascending, axis=(1, 2)) <= rules.max_pairs
-    apart &= few[:, None, None]
+    few = jnp.sum(separate & ascending, axis=(1, 2)) <= rules.max_pairs
+    separate &= few[:, None, None]
     held = jnp.isin(operator, jnp.array(HELD))
     same = _pairs(jnp.equal, field) & _pairs(jnp.equal, operator) & held[:, None]
-    joined = {"or": apart & same, "and not": apart & held[:, None]}
+    joined = {"or": separate & same, "and not": separate & held[:, None]}
     links = [
-        joined.get(name, apart) & (ascending if symmetric else True) for name, symmetric in _JOINED
+        joined.get(name, separate) & (ascending if symmetric else True)
+        for name, symmetric in _JOINED
     ]
     return Support(_ascending(num_fields)[None, None], jnp.stack(links, axis=1), _RULES)
 

@@ -168,7 +168,8 @@ class AllowedQueries:
             if place + 1 < len(best):
                 next_cost = cost + best[place][0] - best[place + 1][0]
                 heapq.heappush(queue, (next_cost, mask, place + 1))
-            if (result := self._result(*best[place][1], mask)) is None:
+            select, aggregator = best[place][1]
+            if (result := self._table.columns[select].result(aggregator, mask)) is None:
                 continue
             key, score = tuple(result), score + best[place][0]
             row = self._row(best[place][1], conditions)
@@ -220,9 +221,6 @@ class AllowedQueries:
                 sets = _times(k, sets, _Sets(log_prob, ((log_prob, ()),)))
                 groups[mask] = _plus(k, groups[mask], sets) if mask in groups else sets
         return groups
-
-    def _result(self, select: int, aggregator: int, mask: int) -> list[Cell] | None:
-        return self._table.columns[select].result(aggregator, mask)
 
     def _row(self, head: tuple[int, int], conditions: tuple[int, ...]) -> np.ndarray:
         row = np.full(ROW_WIDTH, -1, np.int16)

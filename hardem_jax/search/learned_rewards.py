@@ -116,11 +116,11 @@ def searched_reward_loss(
     """
     theta, phi = jax.lax.stop_gradient((params, reward_params))
 
-    def apart(theta: Any) -> tuple[Array, tuple[Array, Any]]:
+    def with_rest(theta: Any) -> tuple[Array, tuple[Array, Any]]:
         log_probs, where, found = log_prob(theta)
         return log_probs, (where, found)
 
-    log_probs, backward, (where, found) = jax.vjp(apart, theta, has_aux=True)
+    log_probs, backward, (where, found) = jax.vjp(with_rest, theta, has_aux=True)
     where = where & jnp.isfinite(log_probs)
     count = jnp.maximum(jnp.sum(jnp.any(where, axis=-1), dtype=jnp.float32), 1)
 

@@ -22,15 +22,15 @@ Date = tuple[int | None, int | None, int | None]
 
 _NUMBER = re.compile(r"-?(?=[,\d.]*\d)(?:,*\d)*(?:\.\d*)?(?:E-?\d+)?", re.ASCII)
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
-_MONTHS += ("september", "october", "november", "december")
-_MONTH_NUMBERS = {
-    name[:length]: n for n, name in enumerate(_MONTHS, 1) for length in (3, len(name))
-}
-_MONTH_NUMBERS["sept"] = 9
+MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
+MONTHS += ("september", "october", "november", "december")
+#: Months by name, also abbreviated.
+MONTH_NUMBERS = {
+    name[:length]: n for n, name in enumerate(MONTHS, 1) for length in (3, len(name))
+} | {"sept": 9}
 
 _WEEKDAY = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?"
-_MONTH = r"(?P<month>" + "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True)) + r")\.?"
+_MONTH = r"(?P<month>" + "|".join(sorted(MONTH_NUMBERS, key=len, reverse=True)) + r")\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>\d{4})"
 _DATES = [
@@ -40,7 +40,7 @@ _DATES = [
         rf"{_WEEKDAY}{_MONTH} {_DAY}(?:,? {_YEAR})?",
         rf"{_WEEKDAY}(?:the )?{_DAY} (?:of )?{_MONTH}(?:,? {_YEAR})?",
         rf"{_MONTH},? {_YEAR}",
-        rf"(?P<month>{'|'.join(_MONTHS)})",
+        rf"(?P<month>{'|'.join(MONTHS)})",
         rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})/{_YEAR}",
         rf"(?P<month>\d{{1,2}})-(?P<day>\d{{1,2}})-{_YEAR}",
     )
@@ -84,4 +84,4 @@ def _part_number(part: str | None) -> int | None:
     """The number of a year, month or day; None if unspecified, as in "xx"."""
     if part is None or "x" in part.lower():
         return None
-    return int(part) if part.isdigit() else _MONTH_NUMBERS[part.lower()]
+    return int(part) if part.isdigit() else MONTH_NUMBERS[part.lower()]

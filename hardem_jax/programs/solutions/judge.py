@@ -226,8 +226,8 @@ class Judge:
         if result == "difference":
             numbers = np.array([key for _, key in keys], np.float64)
             with np.errstate(all="ignore"):
-                apart = np.abs(numbers[:, None] - numbers)
-                near = [np.abs(apart - wanted) < _NEAR for wanted in self._numbers]
+                gaps = np.abs(numbers[:, None] - numbers)
+                near = [np.abs(gaps - wanted) < _NEAR for wanted in self._numbers]
             pairs = np.argwhere(np.any(near, axis=0)).tolist()
         else:
             pairs = itertools.product(range(len(keys)), repeat=2)

@@ -30,10 +30,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.programs.solutions.parts import MONTH_NUMBERS, read_numbers, text_key
+from hardem_jax.programs.solutions.parts import read_numbers, text_key
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.table import FieldValues, ProgramTable
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, Links
+from hardem_jax.tables.cell_values import MONTH_NUMBERS
 
 # Longer spans are not values.
 MAX_SPAN = 16

@@ -34,10 +34,11 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hardem_jax.programs.solutions.types import PARTS
+from hardem_jax.tables.cell_values import MONTH_NUMBERS, MONTHS
 from hardem_jax.tables.table import MAX_WHOLE, Cell
 
 Key = str | float
@@ -75,13 +76,6 @@ _OTHER_WORDS = (
     | dict.fromkeys("w win wins won winner winners winning victory victories".split(), "win")
     | dict.fromkeys("l lose loses lost loser losers losing loss losses defeat".split(), "lose")
 )
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
-_MONTHS += ("september", "october", "november", "december")
-MONTH_NUMBERS: Mapping[str, int] = {
-    name[:length]: n for n, name in enumerate(_MONTHS, 1) for length in (3, len(name))
-} | {"sept": 9}
-"""Months by name, also abbreviated."""
-
 _MONTH = r"(?P<month>" + "|".join(sorted(MONTH_NUMBERS, key=len, reverse=True)) + r")\b\.?"
 _DAY = r"(?<![\d:.])(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:])"
 _YEAR = r"(?P<year>1\d{3}|20\d\d|2100)(?!\d)"
@@ -209,7 +203,7 @@ def _find_date(text: str) -> _Date | None:
                 continue
             shown = f"{year or 'xxxx'}-{number:02}-{f'{int(day):02}' if day else 'xx'}"
             values = {"date": Value(float(date.toordinal()), shown)}
-            values["month"] = Value(float(number), _MONTHS[number - 1])
+            values["month"] = Value(float(number), MONTHS[number - 1])
             if year:
                 values["year"] = _plain_value(float(year))
             if day:

@@ -48,8 +48,8 @@ def _ways(i: int, j: int, same_field: bool, rules: ProgramRules) -> list[tuple[s
 def separate_pairs(links: Links) -> np.ndarray:
     """``[P, 2]`` int: pairs of links, ascending, that share no word and do not both lack a span."""
     first, last = links.array[:, 2], links.array[:, 3]
-    apart = np.maximum(first[:, None], first) > np.minimum(last[:, None], last)
-    return np.argwhere(np.triu(apart, 1))
+    separate = np.maximum(first[:, None], first) > np.minimum(last[:, None], last)
+    return np.argwhere(np.triu(separate, 1))
 
 
 def links_and_pairs(links: Links, rules: ProgramRules) -> tuple[int, Pairs]:

@@ -198,13 +198,8 @@ class ProgramTable:
         return [
             word
             for word in self._vocabulary.get(key[:MIN_STEM], ())
-            if _stem(word, key) >= max(len(word), len(key)) - MAX_ENDING
+            if len(os.path.commonprefix((word, key))) >= max(len(word), len(key)) - MAX_ENDING
         ]
-
-
-def _stem(first: str, second: str) -> int:
-    """How many letters two words share at their start."""
-    return len(os.path.commonprefix((first, second)))
 
 
 def _is_total(key: str) -> bool:

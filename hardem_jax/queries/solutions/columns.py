@@ -50,7 +50,6 @@ class Column:
         cells: as SQLite stores them.
         rows_by_value: for each value except NULL, the mask of the rows that hold it.
         not_null, nulls: masks of the rows with a value and without one.
-        is_text: whether order and arithmetic say nothing about the column.
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):
@@ -68,10 +67,6 @@ class Column:
             self._below.append(self._below[-1] | self.rows_by_value[value])
         self.not_null = self._below[-1]
         self.nulls = ((1 << len(self.cells)) - 1) & ~self.not_null
-
-    @property
-    def is_text(self) -> bool:
-        return self.type == "text"
 
     def bind(self, value: str | float | int) -> Cell:
         """What the cells are compared with, given the value of a condition; see `bound_value`."""

@@ -24,7 +24,7 @@ def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndar
     """``[M, S, 6]`` bool: which heads the rules allow, by set of rows, column and aggregator."""
     heads = np.ones((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     if not rules.aggregates_on_text:
-        texts = np.array([column.is_text for column in table.columns], bool)
+        texts = np.array([column.type == "text" for column in table.columns], bool)
         heads &= ~(texts[:, None] & CELL_AGGREGATORS)
     if not rules.aggregates_of_one_row:
         single = np.array([mask.bit_count() == 1 for mask in masks], bool)
