@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -41,16 +42,18 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
     try:
         lock.acquire()
     except Timeout:
-        raise InUse(f"{locked_thing}: in use by {_owner(file)}") from None
+        content = None
+        with contextlib.suppress(OSError):  # it has just ended
+            content = file.read_bytes()
+        raise InUse(f"{locked_thing}: in use by {owner(content)}") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
         print(f"warning: {locked_thing}: cannot be locked ({error.strerror})", file=sys.stderr)
     ours = os.stat(file)
     try:
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         try:
-            file.write_text(json.dumps(owner) + "\n", encoding="utf-8")
+            file.write_text(json.dumps(this_process()) + "\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
         yield
@@ -62,13 +65,16 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
         lock.release()
 
 
-def _owner(file: Path) -> str:
+def this_process() -> dict[str, Any]:
+    """What a lock says about its owner, as JSON."""
+    since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+
+
+def owner(content: bytes | None) -> str:
+    """The owner of a lock with this content, for people."""
     try:
-        owner = json.loads(file.read_bytes())
-        return f"process {owner['pid']} on {owner['host']}, since {owner['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has just ended, or not written it yet
+        found = json.loads(content or b"")
+        return f"process {found['pid']} on {found['host']}, since {found['since']}"
+    except (ValueError, KeyError, TypeError):  # it has ended, or not written it yet
         return "another process"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(sep=" ", timespec="seconds")

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import socket
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from hardem_jax.buckets.store import Folder
 from hardem_jax.errors import InputError
-from hardem_jax.locks import LOCK_FILE, InUse
+from hardem_jax.locks import LOCK_FILE, InUse, owner, this_process
 
 #: Seconds between two signs of life.
 BEAT = 15.0
@@ -39,13 +36,7 @@ class Claim:
     def __init__(self, folder: Folder, disk: str) -> None:
         self._object, self._where = folder.beside(f".{LOCK_FILE}"), folder.where
         self._ended = threading.Event()
-        self._owner: dict[str, Any] = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(sep=" ", timespec="seconds"),
-            "disk": disk,
-            "claim": uuid.uuid4().hex,
-        }
+        self._owner = this_process() | {"disk": disk, "claim": uuid.uuid4().hex}
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -66,7 +57,7 @@ class Claim:
     def check(self) -> None:
         """Checks that nobody has taken the claim over; call it before every change."""
         if not self._is_ours(found := self._object.read()):
-            raise InputError(f"{self._where}: was taken over by {_named(found)}")
+            raise InputError(f"{self._where}: was taken over by {owner(found)}")
 
     def _take(self) -> None:
         content = self._text(0)
@@ -80,7 +71,7 @@ class Claim:
             raise self._in_use(self._object.read())
 
     def _wait_for_sign_of_life(self, found: bytes | None) -> None:
-        print(f"{self._where}: waiting for a sign of life of {_named(found)}", file=sys.stderr)
+        print(f"{self._where}: waiting for a sign of life of {owner(found)}", file=sys.stderr)
         for _ in range(_PATIENCE):
             time.sleep(BEAT)
             now = self._object.read()
@@ -88,7 +79,7 @@ class Claim:
                 raise self._in_use(now)
 
     def _in_use(self, found: bytes | None) -> InUse:
-        return InUse(f"{self._where}: in use by {_named(found)}")
+        return InUse(f"{self._where}: in use by {owner(found)}")
 
     def _beat(self) -> None:
         beats = 0
@@ -113,10 +104,3 @@ def _parsed(found: bytes | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _named(found: bytes | None) -> str:
-    owner = _parsed(found)
-    if not {"pid", "host", "since"} <= owner.keys():
-        return "another process"
-    return f"process {owner['pid']} on {owner['host']}, since {owner['since']}"

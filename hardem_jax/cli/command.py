@@ -145,21 +145,18 @@ def on_this_disk(command: Any) -> Iterator[Any]:
     from hardem_jax.buckets.copies import CHECKPOINTS, copy, run_to_read  # they need fsspec
     from hardem_jax.buckets.mirror import mirror
 
-    allowed = (*READ, RUN, STARTED_FROM, WRITTEN)
     for name, value in named.items():
-        if name not in allowed:
-            parts = value if isinstance(value, tuple) else (value,)
-            found, flag = next(filter(None, map(address, parts))), name.replace("_", "-")
+        if name not in (*READ, RUN, STARTED_FROM, WRITTEN):
+            found, flag = next(filter(None, map(address, _parts(value)))), name.replace("_", "-")
             raise InputError(f"--{flag}: expected a path on this disk, found {found}")
     local: dict[str, Any] = {}
     with contextlib.ExitStack() as open:
         for name, value in named.items():
             if name in (*READ, STARTED_FROM):
-                parts = value if isinstance(value, tuple) else (value,)
                 without = ["last"] if name == STARTED_FROM else []
                 paths = tuple(
                     part if (at := address(part)) is None else copy(at, without=without)
-                    for part in parts
+                    for part in _parts(value)
                 )
                 local[name] = paths if isinstance(value, tuple) else paths[0]
             elif where := address(value):
@@ -177,12 +174,15 @@ def _in_buckets(command: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(command):
         return {}
     values = {field.name: getattr(command, field.name) for field in dataclasses.fields(command)}
-    return {name: value for name, value in values.items() if any(map(address, _paths(value)))}
+    return {name: value for name, value in values.items() if any(map(_in_bucket, _parts(value)))}
 
 
-def _paths(value: Any) -> list[Path]:
-    parts = value if isinstance(value, tuple) else (value,)
-    return [part for part in parts if isinstance(part, Path)]
+def _in_bucket(value: Any) -> bool:
+    return isinstance(value, Path) and address(value) is not None
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _examples(text: str, program: str) -> str:

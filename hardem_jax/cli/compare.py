@@ -219,11 +219,14 @@ class CompareCommand(Setting):
 
     def _write_scores(self, grid: Sequence[_Run]) -> dict[str, Any]:
         """Writes ``comparison.json`` with the runs that have ended, and returns its content."""
+        import jax
+
         runs: dict[str, list[dict[str, float]]] = {}
         for run in grid:
             if (scores := run.scores()) is not None:
                 runs.setdefault(run.name, []).append(scores)
-        content = {"flags": to_json(self), "devices": _devices(), "runs": runs}
+        devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+        content = {"flags": to_json(self), "devices": devices, "runs": runs}
         content["summary"] = summarize(runs)
         write_json(self.out / "comparison.json", content)
         return content
@@ -405,9 +408,3 @@ def training_minutes(run_dir: Path) -> float | None:
     # Steps after the last rate take as long. A run that stopped early ends with an evaluation.
     seconds += (max(line["step"] for line in lines) - last) / rated[-1]["steps_per_second"]
     return seconds / 60
-
-
-def _devices() -> str:
-    import jax
-
-    return f"{jax.device_count()} x {jax.devices()[0].device_kind}"

@@ -30,14 +30,6 @@ OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MAX_LISTED = 20
 
 
-def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
-    # Any: Orbax annotates its own policies more narrowly than its constructor accepts.
-    newest: Any = ocp.training.preservation_policies.LatestN(keep)
-    return ocp.training.Checkpointer(
-        str(folder.absolute()), preservation_policy=newest, cleanup_tmp_directories=True
-    )
-
-
 def numbers(folder: Path) -> list[int]:
     """The numbers of the checkpoints in a folder, newest first."""
     return sorted((int(p.name) for p in folder.glob("*") if p.name.isdigit()), reverse=True)
@@ -67,7 +59,11 @@ class Series:
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder = folder
         remove(_remnants(folder))  # Orbax would warn of each
-        self._checkpointer = _open(folder, keep)
+        # Any: Orbax annotates its own policies more narrowly than its constructor accepts.
+        newest: Any = ocp.training.preservation_policies.LatestN(keep)
+        self._checkpointer = ocp.training.Checkpointer(
+            str(folder.absolute()), preservation_policy=newest, cleanup_tmp_directories=True
+        )
         self._recorder = ThreadPoolExecutor(1)
         self._recorded: Future[None] | None = None
 
