@@ -97,13 +97,19 @@ def room_of(module: str) -> str | None:
     return None
 
 
+@functools.cache
+def import_statements(source: str) -> list[ast.Import | ast.ImportFrom]:
+    nodes = ast.walk(ast.parse(source))
+    return [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
 def imports_of(module: str, sources: dict[str, str]) -> set[str]:
     """Modules a module imports anywhere in its text, inside functions and type checks too."""
     found = set()
-    for node in ast.walk(ast.parse(sources[module])):
+    for node in import_statements(sources[module]):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 above = module.split(".")[: -node.level]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import os
 import re
@@ -54,9 +55,14 @@ def requirement_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", match.group()).lower()
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def third_party_imports(path: Path, *, at_import_time: bool = False) -> set[str]:
     """Outside packages a file imports, anywhere in it or only as soon as it is imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     names: set[str] = set()
     for node in tree.body if at_import_time else ast.walk(tree):
         if isinstance(node, ast.Import):

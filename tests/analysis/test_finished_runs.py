@@ -59,11 +59,6 @@ def test_a_run_is_the_same_from_its_folder_and_from_a_file(tmp_path):
     assert {name: list(seeds) for name, seeds in found.items()} == {"MML": [0, 1]}
 
 
-def test_lines_name_no_folder_of_the_machine():
-    line = finished(**{"model.encoder": "/models/ada/bert"}).line()
-    assert "ada" not in line and '"model.encoder": "bert"' in line
-
-
 def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     supervised = {"contents of data": '{"content": "b", "supervised": true}'}
     runs = [finished(), finished(seed=1), finished(conditions="mean"), finished(**supervised)]
@@ -96,17 +91,6 @@ def test_seeds_that_start_now_from_one_run_and_now_from_their_own_are_refused():
     mixed = [*runs[:2], finished("Hard EM", seed=1, **begun("b"))]
     with pytest.raises(InputError, match="seed 1: expected one start, found a and b"):
         rows(mixed)
-
-
-def test_rows_are_named_after_the_scores_of_solutions_that_were_trained_with():
-    contents = [{"content": "a", "scores of solutions": digest} for digest in ("6eb", "5a6")]
-    weighed = [finished(**{"contents of data": json.dumps(content)}) for content in contents]
-    found = rows([finished(**{"contents of data": '{"content": "a"}'}), *weighed])
-    assert list(found) == [
-        "MML",
-        "MML, contents of data.scores of solutions 6eb",
-        "MML, contents of data.scores of solutions 5a6",
-    ]
 
 
 def test_runs_on_the_same_data_in_another_format_are_seeds_of_one_row():

@@ -1,6 +1,8 @@
 """A bucket of either cloud, and folders of copies as different machines have them."""
 
+import gcsfs.core
 import pytest
+import s3fs
 
 from hardem_jax.buckets import claims
 from hardem_jax.buckets.names import VARIABLE
@@ -10,6 +12,9 @@ from tests.emulators import BUCKET, emulated
 @pytest.fixture(scope="session", params=["s3", "gs"])
 def emulator(request):
     with emulated(request.param) as environment:
+        # Clients of an emulator that has ended know another port.
+        for client in (s3fs.S3FileSystem, gcsfs.core.GCSFileSystem):
+            client.clear_instance_cache()
         yield request.param, environment
 
 

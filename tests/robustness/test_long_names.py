@@ -5,7 +5,6 @@ import typing
 
 import pytest
 
-from experiments import build, drop
 from hardem_jax.data.builders import open_build
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import PreparedSplit
@@ -42,15 +41,6 @@ def test_a_long_name_is_one_line_for_every_folder(tmp_path, read):
     with pytest.raises(InputError) as refused:
         read(tmp_path / LONG)
     assert "xxxx" in str(refused.value)
-
-
-@pytest.mark.parametrize("command", ["build", "drop"])
-def test_a_long_name_of_official_files_is_one_line(command, tmp_path, capsys):
-    flags = {
-        "build": ("build", "--folder", LONG, "--out", tmp_path / "built", "data-set:triviaqa"),
-        "drop": ("prepare", "--file", LONG, "--out", tmp_path / "split"),
-    }
-    assert "xxxx" in fails({"build": build, "drop": drop}[command], capsys, *flags[command])
 
 
 @pytest.mark.parametrize("name", targets())

@@ -94,13 +94,6 @@ def test_a_run_of_another_task_is_named(config, content, task, message):
         ({}, "expected an object under 'flags', found nothing"),
         ({"model": []}, "expected an object under 'model', found a list"),
         ({"model": {"wings": 2}}, "flags.model.wings: expected a field of ReaderConfig"),
-        (
-            {"model": {"num_layers": "2"}},
-            r"flags.model.num_layers: expected int \| None, found '2'",
-        ),
-        ({"model": {"num_layers": 0}}, "flags.model.num_layers: expected at least 1, found 0"),
-        ({"model": {"dtype": "float8"}}, "flags.model.dtype: expected .*, found 'float8'"),
-        ({"model": {"dtype": ["x"]}}, "flags.model.dtype: expected .*, found"),
     ],
 )
 def test_so_is_a_flag_that_does_not_fit(config, flags, message):
