@@ -53,6 +53,7 @@ class Prepare(PrepareCommand):
     """
 
     FORMAT = TAGGINGS_FORMAT
+    METRIC = "quoref"
 
     file: Path
     layout: Literal["squad", "rows"] = "squad"
@@ -63,9 +64,6 @@ class Prepare(PrepareCommand):
         super().__post_init__()
         if self.windows.choices:
             raise InputError("--windows.choices: expected none where answers have several texts")
-
-    def official_metric(self) -> str:
-        return "quoref"
 
     def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
         read = read_squad_rows if self.layout == "rows" else read_squad_layout

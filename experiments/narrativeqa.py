@@ -56,6 +56,8 @@ class Prepare(PrepareCommand):
         processes: number of processes that look for spans and cut windows; the result is the same.
     """
 
+    METRIC = "rouge"
+
     folder: Path
     split: Literal["train", "valid", "test"] = "train"
     rules: RougeRules = RougeRules()
@@ -64,9 +66,6 @@ class Prepare(PrepareCommand):
     def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
         examples = read_narrativeqa(self.folder, self.split, skips=skips, lower=self.lower)
         return add_rouge_mentions(examples, self.rules, self.processes)
-
-    def official_metric(self) -> str:
-        return "rouge"
 
     def sources(self) -> dict[str, Any]:
         digests = {name: file_digest(self.folder / name) for name in (QUESTIONS, SUMMARIES)}

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from experiments import open_qa
 from hardem_jax.cli.command import run_command
-from hardem_jax.training.fingerprint import may_change
+from hardem_jax.cli.evaluate import written
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Evaluate(open_qa.Evaluate):
             ``prediction``, which the official evaluator reads, and the ``id`` of the split.
     """
 
-    predictions: Path | None = may_change("what is written", default=None)
+    predictions: Path | None = written()
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         questions = {question.id: question.question for question in data.questions}

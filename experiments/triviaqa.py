@@ -43,6 +43,8 @@ class Prepare(PrepareCommand):
         evidence: its folder ``evidence``.
     """
 
+    METRIC = "triviaqa"
+
     qa_file: Path
     evidence: Path
     split: Literal["train", "dev", "test"] = "train"
@@ -51,9 +53,6 @@ class Prepare(PrepareCommand):
         return read_triviaqa(
             self.qa_file, self.evidence, skips=skips, require_answers=self.scored()
         )
-
-    def official_metric(self) -> str:
-        return "triviaqa"
 
     def sources(self) -> dict[str, Any]:
         # Of the evidence, what is read: see "documents" in the meta.json.

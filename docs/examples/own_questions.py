@@ -53,14 +53,13 @@ class Prepare(PrepareCommand):
         file: the questions.
     """
 
+    METRIC = "squad"
+
     file: Path
     split: Literal["train", "dev"] = "train"
 
     def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
         return read_questions(self.file, skips=skips)
-
-    def official_metric(self) -> str:
-        return "squad"
 
 
 COMMANDS = {"prepare": Prepare} | spans.COMMANDS

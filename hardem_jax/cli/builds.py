@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from hardem_jax.cli.evaluate import EvaluateCommand
+from hardem_jax.cli.evaluate import EvaluateCommand, written
 from hardem_jax.cli.flags import with_flags_of
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.data_sets import DataSet
@@ -140,14 +140,11 @@ class EvaluateOnBuild(EvaluateCommand):
     """
 
     split: str = may_change("identified by contents", default="dev")
-    official: Path | None = may_change("what is written", default=None)
+    official: Path | None = written()
 
     @abc.abstractmethod
     def official_text(self, data: Any, answers: Any) -> str:
         """Content of the file for the official evaluator."""
-
-    def outputs(self) -> tuple[Path, ...]:
-        return (*super().outputs(), *(() if self.official is None else (self.official,)))
 
     def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
         super().report(data, answers, scores)

@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 #: What questions are named by in the official files of SQuAD, TriviaQA and DROP.
 _ID_KEYS = ("id", "QuestionId", "query_id")
 
+_IS_WRITTEN = "is written"
+
+
+def written() -> Any:
+    """Declares a flag of a file to write, none by default."""
+    return may_change("what is written", metadata={_IS_WRITTEN: True}, default=None)
+
+
 # Parsing a command imports this module, so jax is imported only when one runs.
 
 
@@ -68,12 +76,14 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     #: Name of the task.
     TASK: ClassVar[str]
+    #: Flags in place of fields of the run's ``inference``; None leaves these as they are.
+    INFERENCE: ClassVar[tuple[str, ...]] = ()
 
     run_dir: Path = may_change("identified by its checkpoint")
     data: Path = may_change("identified by contents")
     checkpoint: Literal["best", "last"] = "best"
-    predictions: Path | None = may_change("what is written", default=None)
-    by_question: Path | None = may_change("what is written", default=None)
+    predictions: Path | None = written()
+    by_question: Path | None = written()
     questions: Path | None = may_change("identified by contents", default=None)
     batch_size: int = may_change("scores change by rounding at most", default=32)
     packed_tokens: int | None = may_change("scores change by rounding at most", default=None)
@@ -88,7 +98,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def changes(self) -> dict[str, Any]:
         """What differs from the run, see `hardem_jax.task.trained.Trained`."""
-        return {}
+        given = {name: getattr(self, name) for name in (*self.INFERENCE, "packed_tokens")}
+        return {name: value for name, value in given.items() if value is not None}
 
     @abc.abstractmethod
     def predictions_text(self, data: Any, answers: Any) -> str:
@@ -100,7 +111,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def outputs(self) -> tuple[Path, ...]:
         """Files to write besides the scores."""
-        return tuple(path for path in (self.predictions, self.by_question) if path is not None)
+        fields = (field for field in dataclasses.fields(self) if _IS_WRITTEN in field.metadata)
+        paths = (getattr(self, field.name) for field in fields)
+        return tuple(path for path in paths if path is not None)
 
     def progress(self, name: str, total: int, unit: str) -> Progress:
         """A bar on stderr for the split of this name, or a line if that is not a terminal."""
@@ -130,8 +143,6 @@ class EvaluateCommand(OnDevices, abc.ABC):
         else:
             self._check_without_golds()
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
-        if self.packed_tokens is not None:
-            changes["packed_tokens"] = self.packed_tokens
         trained = Trained(task_type(self.TASK), self.run_dir, self.checkpoint, mesh=mesh, **changes)
         # A run that is still training may have saved another one since.
         evaluation["checkpoint"]["number"] = trained.step

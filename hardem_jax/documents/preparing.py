@@ -37,6 +37,7 @@ class PrepareCommand(abc.ABC):
     """
 
     FORMAT: ClassVar[str] = FORMAT
+    METRIC: ClassVar[str]
 
     out: Path
     tokenizer: str = "bert-base-uncased"
@@ -52,9 +53,9 @@ class PrepareCommand(abc.ABC):
     def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
         """Reads the questions, and counts in ``skips`` those that cannot be used."""
 
-    @abc.abstractmethod
     def official_metric(self) -> str:
         """A key of `hardem_jax.documents.scores.METRICS`."""
+        return self.METRIC
 
     def sources(self) -> dict[str, Any]:
         """What determines the examples."""

@@ -13,6 +13,7 @@ from tyro.conf import subcommand
 
 from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
 from hardem_jax.cli.compare import comparison
+from hardem_jax.cli.evaluate import written
 from hardem_jax.cli.predict import PredictCommand, read_document
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
@@ -31,7 +32,6 @@ from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.task.trained import Trained
@@ -79,13 +79,14 @@ class Evaluate(EvaluateOnBuild):
     """
 
     TASK = "equations"
+    INFERENCE = ("decoding",)
 
-    predictions: Path | None = may_change("what is written", default=None)
+    predictions: Path | None = written()
     decoding: Literal["equation", "tags"] | None = None
     normalize: Normalize | None = None
 
     def changes(self) -> dict[str, Any]:
-        changes: dict[str, Any] = {} if self.decoding is None else {"decoding": self.decoding}
+        changes = super().changes()
         if self.normalize is not None:
             changes["model"] = {"normalize": self.normalize}
         return changes

@@ -61,11 +61,9 @@ class Evaluate(EvaluateOnBuild):
     """
 
     TASK = "programs"
+    INFERENCE = ("decoding",)
 
     decoding: ProgramDecoding | None = None
-
-    def changes(self) -> dict[str, Any]:
-        return {} if self.decoding is None else {"decoding": self.decoding}
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         from hardem_jax.programs import task as tasks

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
 from hardem_jax.cli.compare import comparison
+from hardem_jax.cli.evaluate import written
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text, write_json, write_text
 from hardem_jax.errors import InputError
@@ -117,11 +118,12 @@ class Evaluate(EvaluateOnBuild):
     """
 
     TASK = "queries"
+    INFERENCE = ("decoding",)
 
-    predictions: Path | None = may_change("what is written", default=None)
+    predictions: Path | None = written()
     gold: Path | None = None
     gold_split: str = "dev"
-    differences: Path | None = may_change("what is written", default=None)
+    differences: Path | None = written()
     decoding: QueryDecoding | None = None
 
     def __post_init__(self) -> None:
@@ -129,15 +131,8 @@ class Evaluate(EvaluateOnBuild):
         if self.differences is not None and self.gold is None:
             raise InputError("differences: expected annotated queries (--gold), found none")
 
-    def outputs(self) -> tuple[Path, ...]:
-        page = () if self.differences is None else (self.differences,)
-        return (*super().outputs(), *page)
-
     def open(self) -> Any:
         return super().open().with_golds(self.gold, self.gold_split)
-
-    def changes(self) -> dict[str, Any]:
-        return {} if self.decoding is None else {"decoding": self.decoding}
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         from hardem_jax.queries import task as tasks

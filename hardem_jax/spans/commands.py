@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hardem_jax.cli.compare import CompareCommand, comparison
-from hardem_jax.cli.evaluate import EvaluateCommand
+from hardem_jax.cli.evaluate import EvaluateCommand, written
 from hardem_jax.cli.predict import PredictOnDocuments
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.grouped import Scope
@@ -148,14 +148,14 @@ class Evaluate(EvaluateCommand):
         sweep: also score answers from the first N documents only, for each N given.
     """
 
-    predictions: Path | None = may_change("what is written", default=None)
-    nbest: Path | None = may_change("what is written", default=None)
+    predictions: Path | None = written()
+    nbest: Path | None = written()
     top: int = may_change("what is written", default=5)
     scope: Scope | None = None
     joint: bool = False
     max_answer_tokens: int | None = None
     no_answer_threshold: float | None = None
-    na_prob_file: Path | None = may_change("what is written", default=None)
+    na_prob_file: Path | None = written()
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
 
@@ -165,11 +165,8 @@ class Evaluate(EvaluateCommand):
         require(self, *counts, at_least=1)
         require(self, "no_answer_threshold", at_least=0, at_most=1)
 
-    def outputs(self) -> tuple[Path, ...]:
-        own = (self.nbest, self.na_prob_file)
-        return (*super().outputs(), *(path for path in own if path is not None))
-
     TASK = "spans"
+    INFERENCE = ("max_answer_tokens", "no_answer_threshold")
 
     def open(self) -> Any:
         from hardem_jax.documents.questions import choices
@@ -181,17 +178,14 @@ class Evaluate(EvaluateCommand):
         return data
 
     def changes(self) -> dict[str, Any]:
-        changes: dict[str, Any] = {"num_documents": self.num_documents, "sweep": self.sweep}
+        changes = super().changes()
+        changes |= {"num_documents": self.num_documents, "sweep": self.sweep}
         if self.joint:
             changes |= {"scope": self.scope or "window", "joint": True}
         elif self.scope is not None:
             changes["scope"] = self.scope
             if self.scope != "window":  # the others have no joint ranking
                 changes["joint"] = False
-        if self.max_answer_tokens is not None:
-            changes["max_answer_tokens"] = self.max_answer_tokens
-        if self.no_answer_threshold is not None:
-            changes["no_answer_threshold"] = self.no_answer_threshold
         if self.nbest is not None:
             changes["keep"] = self.top
         return changes

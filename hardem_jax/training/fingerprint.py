@@ -86,7 +86,7 @@ def meaning(name: str) -> Meaning:
     return found if isinstance(found, Meaning) else default
 
 
-def may_change(because: str, **field: Any) -> Any:
+def may_change(because: str, *, metadata: Mapping[str, Any] | None = None, **field: Any) -> Any:
     """Declares a dataclass field that may change on resumption, and between two evaluations.
 
     Such a field must not affect what is computed, but for rounding. All other fields belong to the
@@ -94,7 +94,7 @@ def may_change(because: str, **field: Any) -> Any:
 
     Args:
         because: the reason.
-        **field: passed to `dataclasses.field`.
+        metadata, **field: passed to `dataclasses.field`.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def may_change(because: str, **field: Any) -> Any:
         >>> named_settings(Config(progress=False))
         {'rate': '0.1'}
     """
-    return dataclasses.field(metadata={_MAY_CHANGE: because}, **field)
+    return dataclasses.field(metadata={_MAY_CHANGE: because, **(metadata or {})}, **field)
 
 
 def named_settings(config: Any, name: str = "") -> dict[str, str]:
