@@ -48,18 +48,8 @@ def flags(tmp_path_factory):
         *("--model.encoder", bert, "--model.num-layers", 1, "--num-devices", 1),
         *("--batches.batch-size", 4, "--batches.buckets", 32),
         *("--loop.num-steps", 2, "--loop.eval-every", 1),
-        *(
-            "--loop.log-every",
-            1,
-            "--loop.no-progress",
-            "--shown",
-            5,
-            "--objectives",
-            "first-only",
-            "mml",
-            "hard-em --tau 2",
-            "released-mml",
-        ),
+        *("--loop.log-every", 1, "--loop.no-progress", "--shown", 5),
+        *("--objectives", "first-only", "mml", "hard-em --tau 2", "released-mml"),
         *("--seeds", 0, "--train-questions", 6),
     ]
     return root / "runs", [str(flag) for flag in flags]

@@ -6,12 +6,10 @@ import numpy as np
 import optax
 import pytest
 
-from hardem_jax.data.batching.padding import Batch
 from hardem_jax.errors import InputError
 from hardem_jax.losses import is_hard_step
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
-from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -152,38 +150,3 @@ def test_rows_of_every_part_are_split_over_the_devices():
 def test_arrays_without_the_axis_of_parts_are_named(shape):
     with pytest.raises(InputError, match=r"entry x: expected shape \[2, rows, ...\].*found \["):
         place_batch({"x": np.zeros(shape)}, data_mesh(1), accumulate=2)
-
-
-@pytest.mark.slow
-def test_the_loop_accumulates(tmp_path):
-    class Parts(type(toy.batches())):
-        """The same rows, as two parts of a batch."""
-
-        def __next__(self):
-            batch = super().__next__()
-            parts = {n: x.reshape(2, 4, *x.shape[1:]) for n, x in batch.arrays.items()}
-            return Batch(batch.ids, parts)
-
-    def counted(params, batch, *, step, key, dropout_key):
-        error = toy.predict(params, batch["x"]) - batch["y"]
-        return jnp.mean(error**2), {"items": len(error)}
-
-    losses = []
-    for parts in (1, 2):
-        iterator = toy.batches()
-        if parts == 2:
-            iterator.__class__ = Parts
-        folder = tmp_path / str(parts)
-        result = train(
-            loss_fn=counted,
-            params=toy.init_params(),
-            optimizer=OptimizerConfig(learning_rate=1e-2),
-            batches=iterator,
-            evaluate=lambda params: {"score": float(params["head"]["bias"][0])},
-            config=LoopConfig(num_steps=4, monitor="score", progress=False),
-            directory=folder,
-            mesh=data_mesh(4),
-            accumulate=parts,
-        )
-        losses.append(result.history[-1]["score"])
-    assert losses[1] == pytest.approx(losses[0], rel=1e-5)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
 
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
@@ -154,34 +153,3 @@ def test_the_state_is_donated_and_the_callers_params_are_not():
     train_step(state, place_batch(batch, mesh))
     assert state.params["body"]["kernel"].is_deleted()
     assert not params["body"]["kernel"].is_deleted()
-
-
-@pytest.mark.slow
-def test_nnx_params_train_functionally():
-    class Model(nnx.Module):
-        def __init__(self, rngs):
-            self.body = nnx.Linear(4, 8, rngs=rngs)
-            self.norm = nnx.LayerNorm(8, rngs=rngs)
-            self.dropout = nnx.Dropout(0.1)
-            self.head = nnx.Linear(8, 1, rngs=rngs)
-
-        def __call__(self, x, rngs):
-            return self.head(self.dropout(self.norm(jnp.tanh(self.body(x))), rngs=rngs))[:, 0]
-
-    graphdef, params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)
-
-    def loss_fn(params, batch, *, step, key, dropout_key):
-        model = nnx.merge(graphdef, params)
-        return jnp.mean((model(batch["x"], nnx.Rngs(dropout=dropout_key)) - batch["y"]) ** 2), {}
-
-    mesh = data_mesh(2)
-    # The model's own broadcasts are not under test here.
-    with jax.numpy_rank_promotion("allow"):
-        state, train_step = setup(mesh, loss_fn, params)
-        iterator, losses = toy.batches(batch_size=32), []
-        for _ in range(NUM_STEPS):
-            batch = next(iterator).arrays
-            state, metrics = train_step(state, place_batch(batch, mesh))
-            losses.append(float(metrics["loss"]))
-    assert np.mean(losses[-5:]) < np.mean(losses[:5])
-    assert isinstance(state.params, nnx.State)

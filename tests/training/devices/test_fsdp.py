@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
@@ -140,70 +139,28 @@ def test_a_device_holds_its_part_of_parameters_moments_and_average():
     assert held == {fsdp: kernel / fsdp + bias + counts for fsdp in (1, 2, 8)}
 
 
-MESHES = [((8, 8), (1, 1)), ((8, 4), (8, 2)), ((1, 1), (8, 8)), ((4, 2), (8, 1))]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("saved_on", "restored_on"), MESHES)
-def test_a_checkpoint_restores_onto_another_mesh(tmp_path, small_arrays_too, saved_on, restored_on):
-    def fresh(devices, fsdp):
-        params = toy.init_params()
-        optimizer = make_optimizer(OPTIMIZER, params, 10)
-        return init_state(params, optimizer, seed=7, mesh=data_mesh(devices, fsdp=fsdp))
-
-    # Without a zero in it, so that a missed array would show.
-    saved = fresh(*saved_on)
-    moved = jax.tree.map(lambda x: x + 1, (saved.step, saved.params, saved.opt_state))
-    for name, value in zip(("step", "params", "opt_state"), moved, strict=True):
-        object.__setattr__(saved, name, value)
-    like = fresh(*restored_on)
-    with RunCheckpoints(tmp_path, {}) as checkpoints:
-        checkpoints.save_last(saved, toy.batches(), {})
-        checkpoints.save_best(saved.params, 1, {})
-    with RunCheckpoints(tmp_path, {}) as checkpoints:
-        found = checkpoints.restore(like, toy.batches())
-    assert found is not None
-    for name, leaf in named_leaves(found[0]).items():
-        expected = named_leaves(saved)[name]
-        if name == "key":
-            leaf, expected = jax.random.key_data(leaf), jax.random.key_data(expected)
-        np.testing.assert_array_equal(leaf, expected, err_msg=name)
-    assert current_shardings(found[0]) == current_shardings(like)
-    params = load_params(tmp_path / "best", like.params)
-    jax.tree.map(np.testing.assert_array_equal, params, saved.params)
-    assert current_shardings(params) == current_shardings(like.params)
-
-
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_on_another_mesh(tmp_path, small_arrays_too):
     config = LoopConfig(
         num_steps=10, monitor="score", eval_every=5, checkpoint_every=5, progress=False
     )
 
-    def run_on(folder, mesh, *, killed_after=None):
-        def before_next(drawn):
-            if drawn == killed_after:
-                raise Killed
-
+    def run_on(folder, mesh, batches):
         return train(
             loss_fn=toy.loss_fn,
             params=toy.init_params(),
             optimizer=OPTIMIZER,
-            batches=toy.observed(toy.batches(), before_next),
+            batches=batches,
             evaluate=toy.evaluate,
             config=config,
             directory=tmp_path / folder,
             mesh=mesh,
         )
 
-    expected = run_on("undisturbed", data_mesh(1))
-    with pytest.raises(Killed):
-        run_on("moved", data_mesh(8, fsdp=8), killed_after=6)
-    found = run_on("moved", data_mesh(1))
+    expected = run_on("undisturbed", data_mesh(1), toy.batches())
+    with pytest.raises(toy.Killed):
+        run_on("moved", data_mesh(8, fsdp=8), toy.killed_after(6))
+    found = run_on("moved", data_mesh(1), toy.batches())
     for one, other in zip(found.history, expected.history, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     for name, leaf in named_leaves(found.state.params).items():
