@@ -273,8 +273,3 @@ def test_bad_config_is_told_in_one_line(change, message):
     with pytest.raises(InputError, match=message) as error:
         dataclasses.replace(CONFIG, **change)
     assert "\n" not in str(error.value)
-
-
-def test_word_vectors_of_another_shape():
-    with pytest.raises(InputError, match="word vectors: expected shape"):
-        make(word_vectors=np.zeros((30, 7)))

@@ -14,9 +14,6 @@ from hardem_jax.encoders.distilbert import DistilBert, DistilBertConfig
 from hardem_jax.encoders.electra import Electra, ElectraConfig
 from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.encoders.roberta import Roberta, RobertaConfig
-from hardem_jax.equations.jax_export import export_tagger
-from hardem_jax.equations.model import EquationTagger
-from hardem_jax.spans.jax_export import export_reader
 from hardem_jax.spans.model import SpanReader
 from tests.encoders.modules import drawn, run
 from tests.marks import slow
@@ -79,7 +76,7 @@ def outputs_elsewhere(program, batches, folder):
     return [dict(np.load(f"{file}.out.npz")) for file in files]
 
 
-# The tagger below has BERT's unrolled layers.
+# The tagger of equations has BERT's unrolled layers.
 OTHERS = [name for name in ENCODERS if name not in ("bert", "modernbert")]
 
 
@@ -105,17 +102,3 @@ def test_a_reader_runs_without_its_code(tmp_path, name):
     long = text_batch(1, 17)
     with pytest.raises(ValueError, match="refining shapes"):
         jax.export.deserialize(bytearray(program)).call(long | {"context": long["where"]})
-
-
-def test_a_tagger_runs_without_its_code(tmp_path):
-    tagger = drawn(lambda: EquationTagger(ENCODERS["bert"](), rngs=nnx.Rngs(1), num_special=3))
-    batches = []
-    for batch_size, length, numbers in ((2, 9, 3), (1, 16, 4)):
-        batch = text_batch(batch_size, length)
-        batch["number_tokens"] = np.tile(np.arange(numbers, dtype=np.int32), (batch_size, 1))
-        batch["numbers_where"] = batch["number_tokens"] < 2 + np.arange(batch_size)[:, None]
-        batches.append(batch)
-    found = outputs_elsewhere(export_tagger(tagger), batches, tmp_path)
-    for batch, outputs in zip(batches, found, strict=True):
-        expected = run(tagger, batch).tags
-        np.testing.assert_allclose(outputs["tags"], expected, rtol=1e-5, atol=1e-5)
