@@ -22,7 +22,7 @@ METRICS = {
     "rouge": rouge,
 }
 
-#: Groups of |Z|, see `tasks.scoring.size_group`.
+#: Groups of |Z|, see `task.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
 

@@ -43,7 +43,7 @@ from hardem_jax.task.scoring import (
 )
 
 Array = jax.Array
-#: Groups of |Z|, see `tasks.scoring.size_group`.
+#: Groups of |Z|, see `task.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16)
 #: All scores that a split can have.
 METRIC_NAMES = frozenset(

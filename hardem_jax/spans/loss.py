@@ -43,8 +43,8 @@ def make_span_loss(
 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
-        `tasks.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
-        remembers whether the most likely mention of its group was in it (`tasks.z_visits`).
+        `task.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
+        remembers whether the most likely mention of its group was in it (`task.z_visits`).
     """
     groups = _Groups(latent, negatives)
 
