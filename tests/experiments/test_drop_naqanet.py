@@ -1,6 +1,5 @@
 """NAQANet through the commands of `experiments.drop`, on a tiny stand-in for DROP."""
 
-import dataclasses
 import functools
 import json
 
@@ -11,7 +10,7 @@ from flax import nnx
 from experiments import drop
 from hardem_jax.equations.config import NAQANetModelConfig
 from hardem_jax.equations.models import RULES, NAQANetModel, NumericQuestions
-from hardem_jax.equations.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.equations.naqanet import NAQANet
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.equations.words import Vocabulary
 from hardem_jax.task.trained import Trained
@@ -211,13 +210,3 @@ def test_only_bert_reads_packed_rows(root, capsys, tmp_path, flag):
     flags = train_flags(root, tmp_path / "run")
     flags[1:1] = [flag, 32]
     assert f"{flag}: only pretrained encoders read packed rows" in fails(capsys, *flags)
-
-
-def test_defaults_are_those_of_the_model():
-    ours = {f.name: f.default for f in dataclasses.fields(NAQANetModelConfig)}
-    theirs = {f.name: f.default for f in dataclasses.fields(NAQANetConfig)}
-    # Given by the vocabularies and by the rules.
-    left_out = {"num_words", "num_characters", "num_counts", "num_special"}
-    assert set(theirs) - set(ours) == left_out
-    for name in set(theirs) & set(ours):
-        assert ours[name] == theirs[name]
