@@ -38,7 +38,8 @@ class Build(BuildCommand):
     """Find every query that executes to the answer.
 
     Attributes:
-        layout: of the files in ``folder``.
+        layout: of the files in ``folder``; ``supervised`` is for wikisql only, ``number`` and
+            ``tagged`` are for wikitablequestions.
     """
 
     LAYOUTS = {

@@ -31,7 +31,7 @@ class Build(BuildCommand):
     """Find every program whose result is the answer.
 
     Attributes:
-        layout: of the files in ``folder``.
+        layout: of the files in ``folder``; ``number`` and ``tagged`` are for wikitablequestions.
     """
 
     LAYOUTS = {
