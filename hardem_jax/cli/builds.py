@@ -85,12 +85,12 @@ class BuildCommand:
             builder.download_and_prepare(download_config=config)
         build = builders.open_build(builder.data_dir)
         for split in builder.splits:
-            found = build.meta["splits"][split]
+            meta = build.meta["splits"][split]
             print(f"{split}:")
-            for name, count in found["counts"]:
+            for name, count in meta["counts"]:
                 print(f"{count:>9}  {name}")
-            print(sizes(found["solutions per question"]))
-            print("\n".join(found["report"]))
+            print(sizes(meta["solutions per question"]))
+            print("\n".join(meta["report"]))
         print(build.folder)
 
 

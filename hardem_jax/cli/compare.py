@@ -238,10 +238,10 @@ class CompareCommand(Setting):
         for run in grid:
             if (of_run := run.by_question()) is not None:
                 by_question.setdefault(run.name, []).append(of_run)
-        content["intervals"] = found = intervals(by_question)
+        content["intervals"] = bounds = intervals(by_question)
         pairs = differences(by_question)
         write_json(self.out / "comparison.json", content | {"differences": recorded(pairs)})
-        Console(width=60 + 24 * len(runs)).print(table(summary, found, len(self.seeds)))
+        Console(width=60 + 24 * len(runs)).print(table(summary, bounds, len(self.seeds)))
         metric = self.loop.monitor if self.loop.monitor in pairs else next(iter(pairs))
         for line in sentences(metric, pairs[metric], len(self.seeds)):
             print(line)
@@ -320,8 +320,8 @@ class CompareCommand(Setting):
             return
         say(f"{run.train.out.name}: scoring every question")
         trained, dev = self.trained(run.train.out), run.train.open_dev(self.dev_questions)
-        found = trained.task.by_question(dev, trained.evaluate(dev)[1])
-        scores = {metric: values.tolist() for metric, values in found.items()}
+        by_question = trained.task.by_question(dev, trained.evaluate(dev)[1])
+        scores = {metric: values.tolist() for metric, values in by_question.items()}
         # On one line: there may be 100,000 questions.
         write_text(run.questions, json.dumps({"settings": run.settings, "scores": scores}))
 

@@ -151,18 +151,19 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if not is_primary():
             return
         counts = self._print_result(trained.task, name, data, scores)
-        found = trained.task.by_question(data, answers) if data.scored else {}
+        by_question = trained.task.by_question(data, answers) if data.scored else {}
         if data.scored:
             content = {**evaluation, "counts": counts, "scores": scores}
             content["split"] |= {"path": shown(self.data.resolve())}
             if ids is not None:
-                content["chosen"] = self._chosen(chosen_scores(ids, data.scored_ids(), found))
+                chosen = chosen_scores(ids, data.scored_ids(), by_question)
+                content["chosen"] = self._chosen(chosen)
             write_json(file, content)
             print(f"scores: {shown(file)}")
         if self.predictions is not None:
             write_text(self.predictions, self.predictions_text(data, answers))
         if self.by_question is not None:
-            by_name = {name: values.tolist() for name, values in found.items()}
+            by_name = {name: values.tolist() for name, values in by_question.items()}
             write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
 
@@ -189,9 +190,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
             print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
         reasons = dict(collections.Counter(lost).most_common())
         if reasons:
-            found = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+            why = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
             count = " and count 0" if data.scored else ""
-            print(f"{len(lost)} of them were left out of the split{count}: {found}")
+            print(f"{len(lost)} of them were left out of the split{count}: {why}")
         print(f"peak memory: {peak_mib():.0f} MiB")
         return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
 

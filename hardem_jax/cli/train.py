@@ -164,8 +164,8 @@ class TrainCommand(Setting):
             # the run's folder, such as a log that still grows. Checkpoints have their own.
             with tempfile.TemporaryDirectory(prefix=".new-", dir=self.out) as new:
                 write_json(Path(new) / "config.json", content | run.save(Path(new)))
-                own = [file.replace(self.out / file.name) for file in Path(new).iterdir()]
-            write_checksums(self.out, own)
+                files = [file.replace(self.out / file.name) for file in Path(new).iterdir()]
+            write_checksums(self.out, files)
 
         observe = None
         if self.watched:

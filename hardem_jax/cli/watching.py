@@ -42,9 +42,9 @@ def observer(
 
         inputs, readings = run.read(params, data)
         if is_primary():
-            found = views(run.task, data, inputs, readings)
+            seen = views(run.task, data, inputs, readings)
             (run_dir / "watched").mkdir(exist_ok=True)
-            text = json.dumps([dataclasses.asdict(view) for view in found], ensure_ascii=False)
+            text = json.dumps([dataclasses.asdict(view) for view in seen], ensure_ascii=False)
             write_text(run_dir / "watched" / f"{step}.json", text + "\n")
 
     return observe
@@ -84,8 +84,8 @@ def _file_name(id: str) -> str:
 
 def recorded_views(run_dir: Path) -> dict[str, dict[int, View]]:
     """Question id -> training step -> view, in the order of the steps, of a run's folder."""
-    found: dict[str, dict[int, View]] = {}
+    by_id: dict[str, dict[int, View]] = {}
     for file in sorted((run_dir / "watched").glob("*.json"), key=lambda file: int(file.stem)):
         for record in json.loads(file.read_text("utf-8")):
-            found.setdefault(record["id"], {})[int(file.stem)] = View(**record)
-    return found
+            by_id.setdefault(record["id"], {})[int(file.stem)] = View(**record)
+    return by_id
