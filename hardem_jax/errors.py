@@ -104,15 +104,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def similar_path(path: Any) -> str:
-    """Suggests what a path that does not exist may have meant, to complete a message; or nothing.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     pathlib.Path(folder, "train").mkdir()
-        ...     similar_path(f"{folder}/tain/meta.json")
-        ' (perhaps you meant train)'
-    """
+    """Suggests what a path that does not exist may have meant, by what lies beside it; or nothing."""
     if not isinstance(path, (str, os.PathLike)) or os.path.exists(path):
         return ""
     missing = os.path.normpath(os.fspath(path))
@@ -150,15 +142,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def check_unicode(text: str, place: str = "text") -> None:
-    r"""Raises `InputError` if a text holds half a surrogate pair, as bytes do that are not UTF-8.
-
-    Example:
-        >>> check_unicode("caf\u00e9")
-        >>> check_unicode("caf\udce9", "--question")
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: --question: expected UTF-8 text, found 'caf\udce9'
-    """
+    r"""Raises `InputError` if a text holds half a surrogate pair, as bytes do that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -218,16 +202,7 @@ def require(
 
 
 def require_different(config: Any, *names: str) -> None:
-    """Checks that no attribute of a configuration lists a value twice.
-
-    Example:
-        >>> import types
-        >>> require_different(types.SimpleNamespace(seeds=(0, 1), splits=()), "seeds", "splits")
-        >>> require_different(types.SimpleNamespace(seeds=(0, 0)), "seeds")
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: seeds: expected different values, found 0 0
-    """
+    """Checks that no attribute of a configuration lists a value twice."""
     for name in names:
         values = getattr(config, name)
         if len(set(values)) < len(values):

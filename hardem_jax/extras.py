@@ -12,13 +12,6 @@ def require_packages(extra: str, *modules: str) -> None:
 
     Subpackages call it before their own imports, so that importing `hardem_jax.training` after a
     bare ``pip install .`` reports what is missing. It imports none of the modules.
-
-    Args:
-        extra: the extra that installs them.
-        modules: their top-level import names.
-
-    Raises:
-        MissingPackageError: names the missing modules and the install command.
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:

@@ -96,10 +96,8 @@ def stands_alone(word: str) -> bool:
 def search_terms(text: str, *, join: bool = True) -> list[str]:
     """What a text is searched by: its words in lower case, without accents.
 
-    Args:
-        text: any string.
-        join: whether letters that are words of their own and stand side by side are replaced by
-            the pairs and triples of them, since one letter says little.
+    With ``join``, letters that are words of their own and stand side by side are replaced by the
+    pairs and triples of them, since one letter says little.
 
     Example:
         >>> search_terms("Beyonc\u00e9's 2nd \u21161")
@@ -191,15 +189,7 @@ def cuts_word(text: str) -> np.ndarray:
     """Where a span must not begin or end: inside a word or a number.
 
     No mention of any Z does. Letters that are words of their own may be parted, but not from their
-    marks.
-
-    Returns:
-        ``[C + 1]`` bool for the positions before, between and after the C characters.
-
-    Example:
-        >>> text = "Don, 1,000 \u6771\u4eac"
-        >>> "".join("x" if cut else "." for cut in cuts_word(text))
-        '.xx...xxxx....'
+    marks. ``[C + 1]`` bool, for the positions before, between and after the C characters.
     """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = np.full(len(codes) + 4, _OTHER, np.int8)
