@@ -104,7 +104,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def similar_path(path: Any) -> str:
-    """Suggests what a path that does not exist may have meant, by what lies beside it; or nothing."""
+    """Suggests what a path that does not exist may have meant, by what lies beside it; or ""."""
     if not isinstance(path, (str, os.PathLike)) or os.path.exists(path):
         return ""
     missing = os.path.normpath(os.fspath(path))
@@ -142,7 +142,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def check_unicode(text: str, place: str = "text") -> None:
-    r"""Raises `InputError` if a text holds half a surrogate pair, as bytes do that are not UTF-8."""
+    """Raises `InputError` if a text holds half a surrogate pair, as bytes that are not UTF-8 do."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
