@@ -57,15 +57,6 @@ def test_more_seeds_do_not_help_against_a_sample_of_questions():
     np.testing.assert_allclose(halves(few), halves(many), rtol=0.1)
 
 
-def test_the_order_of_questions_does_not_matter():
-    rng = np.random.default_rng(0)
-    scores = crossed(rng, 3, 400, of_seeds=0.05)
-    found = interval(scores, resamples=10_000)
-    shuffled = interval(scores[:, rng.permutation(400)], resamples=10_000)
-    np.testing.assert_allclose(found.mean, shuffled.mean)
-    np.testing.assert_allclose(halves(found), halves(shuffled), rtol=0.05)
-
-
 def test_the_result_is_a_function_of_the_arguments():
     scores = crossed(np.random.default_rng(0), 3, 50, of_seeds=0.1)
     assert interval(scores) == interval(scores.tolist()) != interval(scores, seed=1)

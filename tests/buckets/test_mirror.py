@@ -9,7 +9,7 @@ import pytest
 from hardem_jax.buckets import claims, names, store
 from hardem_jax.buckets.copies import copy, run_to_read
 from hardem_jax.buckets.mirror import mirror
-from hardem_jax.buckets.names import VARIABLE, publish, shown
+from hardem_jax.buckets.names import VARIABLE, publish
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, verify_checksums, write_checksums
 from hardem_jax.errors import InputError
@@ -275,11 +275,6 @@ def test_what_changes_while_it_is_read_is_read_again(bucket, monkeypatch):
 
     monkeypatch.setattr(Folder, "download", meanwhile)
     assert (copy(bucket) / "a").read_text() == "third"
-
-
-def test_a_record_shows_addresses(bucket):
-    with mirror(f"{bucket}/run") as run:
-        assert shown(f"{run}/a, {run}-2") == f"{bucket}/run/a, {run}-2"
 
 
 def test_an_upload_that_fails_ends_the_command_in_one_line(in_memory, monkeypatch):

@@ -24,32 +24,6 @@ def setup(mesh, loss_fn=toy.loss_fn, params=None):
     return init_state(params, optimizer, seed=0, mesh=mesh), compile_train_step(step, mesh)
 
 
-def run(num_devices, steps=10):
-    mesh = data_mesh(num_devices)
-    state, train_step = setup(mesh)
-    iterator, losses = toy.batches(batch_size=16), []
-    for _ in range(steps):
-        batch = next(iterator).arrays
-        state, metrics = train_step(state, place_batch(batch, mesh))
-        losses.append(float(metrics["loss"]))
-    return state, losses
-
-
-def assert_trees_close(a, b, rtol):
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-7), a, b)
-
-
-@pytest.mark.slow
-def test_eight_devices_train_as_one():
-    one_state, one_losses = run(1)
-    eight_state, eight_losses = run(8)
-    np.testing.assert_allclose(eight_losses, one_losses, rtol=1e-5)
-    assert_trees_close(eight_state.params, one_state.params, rtol=2e-5)
-    # Not a comparison of two runs that stood still.
-    start = toy.init_params()["body"]["kernel"]
-    assert float(jnp.max(jnp.abs(one_state.params["body"]["kernel"] - start))) > 1e-3
-
-
 def test_one_step_of_sgd_by_the_formula():
     def loss_fn(params, batch, *, step, key, dropout_key):
         return jnp.mean((params["w"] * batch["x"]) ** 2), {"rows": jnp.sum(batch["x"] > 0)}
