@@ -49,7 +49,7 @@ def has_module(task: str, name: str) -> bool:
     """Whether a task has a module of this name.
 
     Example:
-        >>> has_module("queries", "search_task"), has_module("spans", "search_task")
+        >>> has_module("queries", "search"), has_module("spans", "search")
         (True, False)
     """
     return importlib.util.find_spec(f"{_package(task)}.{name}") is not None

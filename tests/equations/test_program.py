@@ -6,7 +6,7 @@ from flax import nnx
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.program import export_tagger
 from tests.encoders.modules import drawn, run
-from tests.spans.test_program import ENCODERS, outputs_elsewhere, text_batch
+from tests.spans.test_jax_export import ENCODERS, outputs_elsewhere, text_batch
 
 
 def test_a_tagger_runs_without_its_code(tmp_path):
