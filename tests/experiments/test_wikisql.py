@@ -170,7 +170,7 @@ def test_scores_of_solutions_reach_the_objective(root, tmp_path, capsys):
     def start(*more):
         argv = [*flags, "--model.dropout", "0", *more, "objective:mml"]
         command = parse(wikisql.COMMANDS, prog="test", argv=list(map(str, argv)))
-        return command.start(command.objective, command.mesh())
+        return command.start(command.mesh())
 
     scored, plain = start("--z-scores", file), start()
     assert scored.data["dev"] == plain.data["dev"] and scored.data["data"] != plain.data["data"]
@@ -313,11 +313,11 @@ def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):
 def test_training_says_what_was_cut(root):
     flags = [str(flag) for flag in train_flags(root, root / "cut")]
     command = parse(wikisql.COMMANDS, prog="test", argv=flags)
-    about = command.start(command.objective, command.mesh()).about
+    about = command.start(command.mesh()).about
     assert about.endswith("to evaluate on: 18 questions, 18 with a solution")
     model = dataclasses.replace(command.model, max_tokens=12, max_header_tokens=1)
     command = dataclasses.replace(command, model=model)
-    about = command.start(command.objective, command.mesh()).about
+    about = command.start(command.mesh()).about
     cuts = ", 18 have shortened column names, 6 are cut, 12 lack columns"
     assert about.endswith(cuts) and about.count(cuts) == 2
     assert "lost all of their solutions to cuts" in about
@@ -371,14 +371,14 @@ def test_a_parser_starts_from_an_earlier_run_and_searches_on(root, tmp_path, cap
     earlier = ["--init-from", str(root / "run")]
     *flags, _ = map(str, train_flags(root, tmp_path / "run"))
     command = parse(wikisql.COMMANDS, prog="test", argv=[*flags, *earlier, "objective:merl"])
-    run = command.start(command.objective, command.mesh(), command.init_from)
+    run = command.start(command.mesh())
     initial, trained = (named_leaves(x.params) for x in (run, Trained(QueryTask, root / "run")))
     assert not np.any(initial.pop("learned_reward.weights"))
     assert {*initial} == {*trained}
     for name, value in initial.items():
         np.testing.assert_array_equal(value, trained[name])
     new = parse(wikisql.COMMANDS, prog="test", argv=[*flags, "objective:mml"])
-    new = named_leaves(new.start(new.objective, new.mesh()).params)
+    new = named_leaves(new.start(new.mesh()).params)
     assert any(np.any(value != trained[name]) for name, value in new.items())
 
     call(*flags, *earlier, "objective:hard-em")

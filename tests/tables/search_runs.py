@@ -109,7 +109,7 @@ def learns_and_resumes(folder, *run):
 def assert_learns_a_reward(module, flags, *, num_features):
     """A run of ``objective:merl``, whose step is only traced: a fraction of compiling it."""
     command = parse(module.COMMANDS, prog="test", argv=[*flags, "objective:merl"])
-    run = command.start(command.objective, command.mesh())
+    run = command.start(command.mesh())
     memory = jax.tree.map(jnp.asarray, run.memory)
     batch = recall(memory, next(iter(run.batches)).arrays)
     step = jax.value_and_grad(run.loss_fn, has_aux=True)
