@@ -80,7 +80,11 @@ class BuildCommand:
             processes=self.processes,
             progress=functools.partial(counted, label=f"shards of {self.shard_size} questions"),
         )
-        config = None if self.beam is None else builders.beam_config(self.beam)
+        config = None
+        if self.beam is not None:
+            from hardem_jax.data.builders.beam import beam_config
+
+            config = beam_config(self.beam)
         with contextlib.redirect_stdout(io.StringIO()):  # TFDS greets
             builder.download_and_prepare(download_config=config)
         build = builders.open_build(builder.data_dir)

@@ -22,7 +22,7 @@ from hardem_jax.documents.mentions import alias_forms
 from hardem_jax.documents.model import WindowModel, selector_loss_sum
 from hardem_jax.documents.prepared import TAGGINGS_FORMAT
 from hardem_jax.documents.questions import ReadingQuestions, check_tokenizer, golds_by_id
-from hardem_jax.documents.scores import METRICS, by_set_size, official, official_by_question
+from hardem_jax.documents.scores import by_set_size, metric_module, official, official_by_question
 from hardem_jax.documents.windows import Window, WindowConfig
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.packing import token_metrics
@@ -236,7 +236,7 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
         rows = []
         for question in data.questions:
             texts = answers[question.id].texts if question.id in answers else ()
-            exact = METRICS[data.metric].exact_match(texts, question.golds) > 0
+            exact = metric_module(data.metric).exact_match(texts, question.golds) > 0
             gold = ", ".join(dict.fromkeys(question.golds))
             rows.append(ShownAnswer(question.question, gold, ", ".join(texts), exact))
         return rows

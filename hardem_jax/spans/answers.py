@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hardem_jax.documents.metrics import squad2
 from hardem_jax.documents.windows import Window
 from hardem_jax.spans.config import SpanInference
 
@@ -217,6 +216,8 @@ def best_thresholds(
     """The best scores of SQuAD 2.0 that any `SpanInference.no_answer_threshold` leads to."""
     found = {id: pool.answers() for id, pool in pools.items()}
     chances = {id: answers[0].no_answer for id, answers in found.items() if answers}
+    from hardem_jax.documents.metrics import squad2
+
     return squad2.best_thresholds(
         {id: pool.best_span() for id, pool in pools.items()},
         golds,

@@ -26,7 +26,7 @@ from hardem_jax.documents.questions import (
     check_tokenizer,
     golds_by_id,
 )
-from hardem_jax.documents.scores import METRICS, by_set_size, official, official_by_question
+from hardem_jax.documents.scores import by_set_size, metric_module, official, official_by_question
 from hardem_jax.documents.windows import Window, WindowConfig
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.objectives import Objective
@@ -39,7 +39,6 @@ from hardem_jax.spans.answers import (
 )
 from hardem_jax.spans.checkpoint import save_reader
 from hardem_jax.spans.config import LatentConfig, ReaderConfig, SpanInference
-from hardem_jax.spans.jax_export import export_reader
 from hardem_jax.spans.loss import PER_WINDOW, make_span_loss
 from hardem_jax.spans.model import Reading, SpanReader
 from hardem_jax.task.base import LossFn, ShownAnswer, Task
@@ -87,6 +86,8 @@ class SpanModel(WindowModel):
 
     def export_jax(self, params: Any, file: Path) -> None:
         """Writes the reader as a program for jax alone, see `export_reader`."""
+        from hardem_jax.spans.jax_export import export_reader
+
         file.write_bytes(export_reader(nnx.merge(self.graphdef, params)))
 
 
@@ -274,7 +275,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         rows = []
         for question in data.questions:
             text = answers[question.id].text if question.id in answers else ""
-            exact = METRICS[data.metric].exact_match(text, question.golds)
+            exact = metric_module(data.metric).exact_match(text, question.golds)
             rows.append(ShownAnswer(question.question, question.golds[0], text, exact > 0))
         return rows
 

@@ -17,7 +17,6 @@ from hardem_jax.objectives import Objective
 from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.task.base import D, LossFn, Questions, Task
-from hardem_jax.task.initial import params_of
 from hardem_jax.task.trained import BatchReader, check_packs
 from hardem_jax.task.training import Training
 from hardem_jax.training.tree_paths import named_leaves
@@ -99,6 +98,8 @@ def start(
     task.check(dev, model, data.place)
     contents = {"data": data.meta, "dev": dev.meta}
     if init_from is not None:
+        from hardem_jax.task.initial import params_of
+
         params, contents["init_from"] = params_of(init_from, task, model, mesh)
         model = dataclasses.replace(model, params=params)
     if isinstance(objective, AnySearchObjective):

@@ -3,7 +3,7 @@
     from hardem_jax.equations.builds import DropNum
     builder = SolutionBuilder(DropNum(), folder="drop", data_dir="built")
     builder.download_and_prepare()                                        # this process, or
-    builder.download_and_prepare(download_config=beam_config(["direct_num_workers=8"]))
+    builder.download_and_prepare(download_config=beam.beam_config(["direct_num_workers=8"]))
     build = open_build(builder.data_dir)
     question = build.examples("train")[0]
 
@@ -11,7 +11,6 @@ TensorFlow is not needed. Importing this package imports TFDS.
 """
 
 from hardem_jax.data.builders.base import SolutionBuilder, quiet
-from hardem_jax.data.builders.beam import beam_config
 from hardem_jax.data.builders.read import Build, open_build
 
-__all__ = ["Build", "SolutionBuilder", "beam_config", "open_build", "quiet"]
+__all__ = ["Build", "SolutionBuilder", "open_build", "quiet"]

@@ -32,7 +32,6 @@ from tensorflow_datasets.core.download.checksums import load_url_infos
 from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
 from hardem_jax.checksums import write_checksums
-from hardem_jax.data.builders.beam import write_with_beam
 from hardem_jax.data.builders.counts import count
 from hardem_jax.data.builders.features import features_of
 from hardem_jax.data.builders.shards import Shard, cut, write_shard
@@ -154,6 +153,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
             for _ in self._progress(written):
                 pass
         else:
+            from hardem_jax.data.builders.beam import write_with_beam
+
             write_with_beam(work, config.beam_options, config.beam_runner)
         self.info.set_splits(
             SplitDict(

@@ -19,14 +19,14 @@ import contextvars
 import re
 import warnings
 from collections.abc import Iterator
-from typing import get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from hardem_jax.encoders.config import Implementation
-from hardem_jax.encoders.ops import attention_kernels, fused
+from hardem_jax.encoders.ops import fused
 from hardem_jax.errors import InputError
 from hardem_jax.placement import platform_of
 
@@ -136,9 +136,9 @@ def attention(
     check_attention(implementation, dtype=q.dtype, rate=rate)
     chosen = _choose(implementation, q, where, segments, rate, window)
     if chosen == "splash":
-        return attention_kernels.splash(q, k, v, where, segments, window=window)
+        return _kernels().splash(q, k, v, where, segments, window=window)
     if chosen == "cudnn":
-        return attention_kernels.cudnn(q, k, v, where, segments, window=window)
+        return _kernels().cudnn(q, k, v, where, segments, window=window)
     q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
     compute = fused.attention
     if recompute:
@@ -167,7 +167,7 @@ def _choose(implementation, q, where, segments, rate, window) -> str:
         fault = f"a kernel of {_PLATFORMS[implementation].upper()}s, not of this {platform}"
     elif implementation == "cudnn":
         masked = segments is not None or window is not None
-        fault = attention_kernels.cudnn_fault(q.shape, q.dtype, masked)
+        fault = _kernels().cudnn_fault(q.shape, q.dtype, masked)
     if fault is None:
         return implementation
     # Python shows a warning of one text and place once.
@@ -188,3 +188,10 @@ def kernels(program: str) -> dict[str, int]:
         {}
     """
     return dict(collections.Counter(_CALL.findall(program)))
+
+
+def _kernels() -> Any:
+    """Imported where they are used."""
+    from hardem_jax.encoders.ops import attention_kernels
+
+    return attention_kernels

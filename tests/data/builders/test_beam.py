@@ -12,7 +12,7 @@ import pytest
 
 from hardem_jax.data import builders
 from hardem_jax.data.builders import shards
-from hardem_jax.data.builders.beam import write_with_beam
+from hardem_jax.data.builders.beam import beam_config, write_with_beam
 from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.errors import InputError
@@ -34,7 +34,7 @@ def root(tmp_path_factory):
 
 def with_beam(name, root, out, *options):
     builder = inputs.make(name, root, out, shard_size=2)
-    builder.download_and_prepare(download_config=builders.beam_config(options))
+    builder.download_and_prepare(download_config=beam_config(options))
     return builders.open_build(builder.data_dir)
 
 
@@ -60,7 +60,7 @@ def test_beam_in_this_process_writes_them_too(beam, name, root, tmp_path):
 def test_a_worker_that_fails_leaves_nothing(beam, root, tmp_path):
     broken: Any = None
     builder = inputs.make("drop", root, tmp_path, data_set=DropNum(rules=broken))
-    config = builders.beam_config(["direct_running_mode=in_memory"])
+    config = beam_config(["direct_running_mode=in_memory"])
     with pytest.raises(Exception, match="question_numbers"):
         builder.download_and_prepare(download_config=config)
     with pytest.raises(InputError, match="found 0"):
@@ -136,10 +136,10 @@ def test_a_full_disk_of_a_worker_is_one_line(monkeypatch, tmp_path, wrap):
 @pytest.mark.filterwarnings("ignore")
 def test_an_unknown_option_is_an_error(beam):
     with pytest.raises(InputError, match="expected an option of Apache Beam, found 'workers'"):
-        builders.beam_config(["workers=2"])
+        beam_config(["workers=2"])
 
 
 def test_without_beam_it_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
     with pytest.raises(InputError, match=r"pip install '.\[beam\]'"):
-        builders.beam_config()
+        beam_config()
