@@ -32,7 +32,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hardem_jax.arguments import check_text, check_texts
+from hardem_jax.errors import check_text, check_texts
 from hardem_jax.words import (
     ARTICLES,
     Words,

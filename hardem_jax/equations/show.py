@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hardem_jax.arguments import check_text
 from hardem_jax.data.drawing import fitting
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
@@ -26,7 +25,7 @@ from hardem_jax.equations.solutions.rules import (
 )
 from hardem_jax.equations.solutions.text import formula, operands
 from hardem_jax.equations.solve import numeric_question
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_text
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Choose,

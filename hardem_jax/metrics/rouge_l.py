@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hardem_jax.arguments import check_text
+from hardem_jax.errors import check_text
 
 Sentences = Sequence[Sequence[str]]
 

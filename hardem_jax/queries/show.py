@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hardem_jax.arguments import check_choice, check_text
 from hardem_jax.data.drawing import fitting
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_choice, check_text
 from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.builds import WikiSQL
 from hardem_jax.queries.examples import QueryQuestion

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hardem_jax.arguments import check_choice
-from hardem_jax.errors import require
+from hardem_jax.errors import check_choice, require
 from hardem_jax.retrieval.text import TermConfig
 
 if TYPE_CHECKING:

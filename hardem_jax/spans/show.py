@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardem_jax.arguments import check_texts
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
 from hardem_jax.documents.show import window_texts
+from hardem_jax.errors import check_texts
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Choose,

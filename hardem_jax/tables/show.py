@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hardem_jax.arguments import check_many
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_many
 from hardem_jax.show.record import Grid
 from hardem_jax.tables.csv import make_table, read_csv_table
 from hardem_jax.tables.metrics import result_texts

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from hardem_jax.arguments import check_many, check_text, check_texts
+from hardem_jax.errors import check_many, check_text, check_texts
 
 T = TypeVar("T")
 _MAX_TABLES = 256

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from hardem_jax.arguments import check_many
 from hardem_jax.equations.solutions.numbers import NumberMention
 from hardem_jax.equations.solutions.rules import (
     COUNT,
@@ -44,7 +43,7 @@ from hardem_jax.equations.solutions.rules import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_many
 
 __all__ = [
     "COUNT",

@@ -32,7 +32,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from hardem_jax.arguments import check_choice, check_text
 from hardem_jax.equations.solutions.number_words import (
     CARDINALS,
     PARTS,
@@ -42,6 +41,7 @@ from hardem_jax.equations.solutions.number_words import (
     Word,
     read_compound,
 )
+from hardem_jax.errors import check_choice, check_text
 from hardem_jax.words import LETTERS_ALONE
 
 # A letter that is a word of its own ends no other: "12" is a number in "\u670912\u4e2a".

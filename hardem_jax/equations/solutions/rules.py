@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hardem_jax.arguments import check_choice
-from hardem_jax.errors import require
+from hardem_jax.errors import check_choice, require
 
 SPECIAL, PASSAGE, QUESTION = 0, 1, 2
 NONE, PLUS, MINUS, PERCENT, COUNT = 0, 1, 2, 3, 4

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hardem_jax.arguments import check_text
+from hardem_jax.errors import check_text
 from hardem_jax.programs.solutions.execute import arrive, modify_rows, reach
 from hardem_jax.programs.solutions.judge import Judge, Target
 from hardem_jax.programs.solutions.links import find_links

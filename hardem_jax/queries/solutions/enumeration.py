@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from hardem_jax.arguments import check_many, check_text
+from hardem_jax.errors import check_many, check_text
 from hardem_jax.queries.solutions.columns import TypedTable, typed_table
 from hardem_jax.queries.solutions.combine import Combinations
 from hardem_jax.queries.solutions.conditions import SpanCondition, find_conditions

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from hardem_jax.arguments import check_choice
-from hardem_jax.errors import require
+from hardem_jax.errors import check_choice, require
 from hardem_jax.queries.solutions.types import MAX_CONDITIONS
 
 Numbers = Literal["whole", "exact", "official"]

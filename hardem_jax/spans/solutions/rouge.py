@@ -29,8 +29,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hardem_jax.arguments import check_many, check_text, check_texts
-from hardem_jax.errors import require
+from hardem_jax.errors import check_many, check_text, check_texts, require
 
 _WORD = re.compile(r"\S+")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
