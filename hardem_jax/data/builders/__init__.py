@@ -7,10 +7,23 @@
     build = open_build(builder.data_dir)
     question = build.examples("train")[0]
 
-TensorFlow is not needed. Importing this package imports TFDS.
+TensorFlow is not needed. Whoever only reads a build imports nothing of what makes one.
 """
 
-from hardem_jax.data.builders.base import SolutionBuilder, quiet
-from hardem_jax.data.builders.read import Build, open_build
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardem_jax.data.builders.base import SolutionBuilder, quiet
+    from hardem_jax.data.builders.read import Build, open_build
 
 __all__ = ["Build", "SolutionBuilder", "open_build", "quiet"]
+_MODULES = {"SolutionBuilder": "base", "quiet": "base", "Build": "read", "open_build": "read"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

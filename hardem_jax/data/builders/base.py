@@ -33,7 +33,7 @@ from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
 from hardem_jax.checksums import write_checksums
 from hardem_jax.data.builders.counts import count
-from hardem_jax.data.builders.features import features_of
+from hardem_jax.data.builders.features import BUILD_FILE, FORMAT, features_of, index_file
 from hardem_jax.data.builders.shards import Shard, cut, write_shard
 from hardem_jax.data.builders.sources import digest, download
 from hardem_jax.data.data_sets import DataSet
@@ -44,11 +44,6 @@ from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
-#: Version of records and their order. Raise it with any change in what a build of the same files
-#: holds.
-FORMAT = "build 11"
-
-BUILD_FILE = "build.json"
 _WORK = "work"
 
 
@@ -232,11 +227,6 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
         """The recorded digest of the release that is downloaded."""
         infos: Any = self.url_infos
         return infos[self.data_set.RELEASE.url].checksum
-
-
-def index_file(split: str) -> str:
-    """The name of the file with the index of a split."""
-    return f"{split}.index.json"
 
 
 def quiet() -> None:

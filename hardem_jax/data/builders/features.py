@@ -12,6 +12,17 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from hardem_jax.data.data_sets import Record, RecordKind
 
+#: Version of records and their order. Raise it with any change in what a build of the same files
+#: holds.
+FORMAT = "build 11"
+
+BUILD_FILE = "build.json"
+
+
+def index_file(split: str) -> str:
+    """The name of the file with the index of a split."""
+    return f"{split}.index.json"
+
 
 def features_of(kind: RecordKind) -> tfds.features.FeaturesDict:
     """The TFDS features of a kind of record."""

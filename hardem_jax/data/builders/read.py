@@ -18,8 +18,7 @@ from typing import Any
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from hardem_jax.checksums import MANIFEST
-from hardem_jax.data.builders.base import BUILD_FILE, FORMAT, index_file
-from hardem_jax.data.builders.features import parse
+from hardem_jax.data.builders.features import BUILD_FILE, FORMAT, index_file, parse
 from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.files import read_json, read_meta
 from hardem_jax.data.json_stream import PathLike

@@ -26,7 +26,6 @@ from hardem_jax.data.archives import extract
 from hardem_jax.data.data_sets import Release
 from hardem_jax.data.files import work_folder
 from hardem_jax.errors import InputError, found_by
-from hardem_jax.hub import SECONDS
 
 
 def digest(path: Path) -> str:
@@ -78,6 +77,8 @@ def download(release: Release, dl_manager: tfds.download.DownloadManager, folder
 
 def _reach(url: str) -> None:
     """Raises `OSError` if there is no way to the server: TFDS would try for minutes."""
+    from hardem_jax.hub import SECONDS
+
     address = urllib.parse.urlsplit(url)
     if address.scheme in urllib.request.getproxies():  # which knows the way
         return
