@@ -77,7 +77,7 @@ def table() -> dict[str, set[str]]:
     rooms: dict[str, set[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) != 3 or not cells[0].startswith("`"):
+        if len(cells) != 4 or not cells[0].startswith("`"):
             continue
         allowed = set() if cells[2] == "nothing" else set(re.findall(r"`([^`]+)`", cells[2]))
         rooms |= {name.rstrip("/"): allowed for name in re.findall(r"`([^`]+)`", cells[0])}
