@@ -27,7 +27,6 @@ from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
 from hardem_jax.equations.solutions.text import formula, left_out, mentions
 from hardem_jax.equations.solve import numeric_question
-from hardem_jax.equations.text import left_out, mentions
 from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type

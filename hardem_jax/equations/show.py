@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -248,11 +248,7 @@ def _numbers(row: np.ndarray, question: NumericQuestion, rules: EquationRules) -
     for slot, operator in operands(row, rules):
         place = question.spans[slot - num_special].tolist() if slot >= num_special else (None, None)
         source = _SOURCES[int(question.kinds[slot])]
-        start, end = None, None
-        if slot >= num_special:
-            start, end = question.spans[slot - num_special].tolist()
-        numbers.append(Number(float(question.values[slot]), _SIGNS[sign], source, start, end))
-    return numbers
+        yield Number(float(question.values[slot]), _SIGNS[operator], source, *place)
 
 
 def views(

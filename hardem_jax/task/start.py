@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grain
 import jax
@@ -15,7 +15,7 @@ from hardem_jax.data.batching.plans import example_batches, training_batches
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.registry import task_module, tasks_with
-from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.task.base import D, LossFn, Questions, Task
 from hardem_jax.task.trained import BatchReader, check_packs
 from hardem_jax.task.training import Training
@@ -67,7 +67,7 @@ def start(
     data: D,
     dev: D,
     *,
-    objective: Objective | AnySearchObjective,
+    objective: Objective | SearchObjective,
     batches: BatchConfig,
     num_steps: int,
     seed: int,
@@ -102,9 +102,8 @@ def start(
 
         params, contents["init_from"] = params_of(init_from, task, model, mesh)
         model = dataclasses.replace(model, params=params)
-    if isinstance(objective, AnySearchObjective):
-        task, data = searching(task, objective, data)
-        model = task.trained(model)
+    training = training_of(task, objective, data)
+    model, data = training.model(model), training.data
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
     model.check_inputs(dev_inputs, dev.place)
@@ -159,13 +158,15 @@ def _params_per_token(params: Any) -> int | None:
     return sum(layers) or None
 
 
-def searching(task: Task, objective: AnySearchObjective, data: Any) -> tuple[Any, Any]:
-    """The task for an objective that looks for solutions, and the data without theirs.
+def training_of(task: Task, objective: Objective | SearchObjective, data: Any) -> Training:
+    """The training of a task: on its given Z, or looking for solutions.
 
     Raises:
         InputError: P(z | x) cannot be searched, or not in this way.
     """
-    if task.NAME not in tasks_with("search_task"):
+    if not isinstance(objective, SearchObjective):
+        return Training(task, objective, data)
+    if task.NAME not in tasks_with("search"):
         raise InputError(
             f"objective: expected one over a given Z for {task.NAME}, found "
             f"{type(objective).__name__}, which searches"

@@ -35,10 +35,6 @@ from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.base import make_loss
 from hardem_jax.task.trained import BatchReader
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.state import init_state
-from hardem_jax.training.step import compile_train_step, make_train_step
-from tests.marks import slow
 from tests.task.listed import Listed
 from tests.task.toy import SMALL_BERT, compile_together
 
@@ -424,9 +420,9 @@ def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
         updates, opt_state = optimizer.update(grads, opt_state)
         return optax.apply_updates(params, updates), opt_state
 
-    task = EquationTask(EquationInference(), RULES)
+    task = EquationTask(EquationInference(), planted.RULES)
     reader = BatchReader(task, graphdef, pad, batches=BatchConfig())
-    data = NumericQuestions(questions=questions, rules=RULES)
+    data = NumericQuestions(questions=questions, rules=planted.RULES)
     before, _ = reader.evaluate(params, data, inputs)
     opt_state = optimizer.init(params)
     for number in range(150):

@@ -248,14 +248,6 @@ def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
     assert "only the first" in capsys.readouterr().out
 
 
-def test_the_annotated_queries_make_the_upper_bound(root, tmp_path):
-    files = ("--folder", root / "official", "--out", tmp_path / "gold")
-    call("prepare", "--supervised", *files, "--splits", "train")
-    split = QuerySplit(tmp_path / "gold", "train")
-    assert len(split.questions) == 3 * NUM_TABLES
-    assert all(len(question.queries) == 1 for question in split.questions)
-
-
 def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
     official = tmp_path / "official"
     shutil.copytree(root / "official", official)

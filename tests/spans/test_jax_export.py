@@ -14,6 +14,7 @@ from hardem_jax.encoders.distilbert import DistilBert, DistilBertConfig
 from hardem_jax.encoders.electra import Electra, ElectraConfig
 from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.encoders.roberta import Roberta, RobertaConfig
+from hardem_jax.spans.jax_export import export_reader
 from hardem_jax.spans.model import SpanReader
 from tests.encoders.modules import drawn, run
 from tests.marks import slow

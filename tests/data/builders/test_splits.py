@@ -369,7 +369,7 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
     lines = [json.loads(line) for line in (official / "train.jsonl").read_text().splitlines()]
     lines[3]["sql"]["conds"] = [[1, 0, "nowhere"]]  # no row, and no span of the question
     (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    weak = TableSplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
+    weak = QuerySplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
     assert not {"sql", "query", "gold"} & set(builders.open_build(weak.folder).records("train")[0])
     folder = build(WikiSQL(supervised=True), official, tmp_path / "gold")
     split = QuerySplit(folder, "train")

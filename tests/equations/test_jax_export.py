@@ -3,8 +3,8 @@
 import numpy as np
 from flax import nnx
 
+from hardem_jax.equations.jax_export import export_tagger
 from hardem_jax.equations.model import EquationTagger
-from hardem_jax.equations.program import export_tagger
 from tests.encoders.modules import drawn, run
 from tests.spans.test_jax_export import ENCODERS, outputs_elsewhere, text_batch
 
