@@ -24,7 +24,7 @@ class QueryQuestion:
         queries: ``[Z, 15]`` int16, see `hardem_jax.queries.solutions.Query.from_row`.
         num_queries: |Z| before the rules' cap.
         max_conditions: of the queries that were tried, see
-        `hardem_jax.queries.solutions.Solutions`.
+            `hardem_jax.queries.solutions.Solutions`.
         log_weights: ``[Z]`` float32 log-scores of the queries from outside, see
             `hardem_jax.data.scores`; None without.
     """
