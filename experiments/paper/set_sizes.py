@@ -9,27 +9,41 @@ many questions: as many as have the largest target on average. Flags are those o
     python -m experiments.paper.set_sizes --data built/wikisql --dev built/wikisql --gold wikisql \
         --out runs/set-sizes --seeds 0 1 2 --objectives mml hard-em released-mml --minutes 60
 
-Again, it continues. ``cells.md`` and ``cells.json`` hold the accuracy after each subset,
-``set_sizes.png`` shows it.
+Each subset is a ``compare`` in a folder of its own below ``out``, a cell. Cells gain seeds in turn,
+so that the figure is complete early; again, the command continues. ``cells.md`` and ``cells.json``
+hold the accuracy after each subset, ``set_sizes.png`` shows it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments.paper.cells import CellsCommand, Found, curves
+from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.data.batching.padding import Subset
+from hardem_jax.data.files import make_out, write_json, write_text
 from hardem_jax.errors import InputError, require
+from hardem_jax.locks import locked
 from hardem_jax.queries import commands as queries
+from hardem_jax.settings import to_json
 from hardem_jax.training.fingerprint import may_change
 
 #: Score -> label of its axis.
 SCORES = {"accuracy": "execution accuracy (%)", "logical form": "logical form (%)"}
+#: Objective -> metric -> its mean and interval.
+Scores = Mapping[str, Mapping[str, Interval]]
+# What `compare` writes, also before it has ended, and the last one that had.
+_CURRENT, _ENDED = "comparison.json", "ended.json"
+CompareT = TypeVar("CompareT", bound=CompareCommand)
 
 
 def largest_count(sizes: np.ndarray, target: float) -> int:
@@ -87,13 +101,14 @@ Compare = comparison(Train, curves=queries.Compare.CURVES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SetSizes(queries.Compare, CellsCommand):
+class SetSizes(queries.Compare):
     """Compare the objectives on subsets whose Z are of different sizes.
 
     Attributes:
         targets: wanted mean of |Z| of each subset.
         subset_questions: in each subset; None for as many as have the largest target on average.
         subset_seed: draws which questions of equal |Z| belong to a subset.
+        minutes: start no comparison after this time; None for no limit.
     """
 
     targets: tuple[float, ...] = may_change(
@@ -101,15 +116,18 @@ class SetSizes(queries.Compare, CellsCommand):
     )
     subset_questions: int | None = None
     subset_seed: int = 0
+    minutes: float | None = may_change("decides when to stop", default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "targets", "subset_questions", at_least=1)
         require(self, "subset_seed", at_least=0, below=2**32)
+        require(self, "minutes", at_least=0)
         if not self.targets:
             raise InputError("targets: expected at least one value, found none")
 
     def cells(self) -> dict[str, CompareCommand]:
+        """Name -> the comparison of all seeds, in the order of the table."""
         sizes = set_sizes(self.any_run.open_data())
         count = self.subset_questions or largest_count(sizes, max(self.targets))
         if not 0 < count <= len(sizes):
@@ -117,6 +135,9 @@ class SetSizes(queries.Compare, CellsCommand):
                 f"expected {max(count, 1)} questions with a Z of {max(self.targets):g} on average, "
                 f"found {len(sizes)} with up to {max(sizes, default=0)}"
             )
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        of_compare = {field.name for field in dataclasses.fields(Compare)}
+        shared = {name: own[name] for name in own.keys() & of_compare}
         cells = {}
         for target in self.targets:
             subset = sizes[neighbours(sizes, target, count, seed=self.subset_seed)]
@@ -129,18 +150,41 @@ class SetSizes(queries.Compare, CellsCommand):
                     f"targets: expected a subset for each, found {name!r} twice; "
                     "--subset-questions makes them smaller"
                 )
-            out = self.out / f"{target:g}"
-            cells[name] = self.cell(Compare, out=out, target=target, subset_questions=count)
+            of_cell = {"out": self.out / f"{target:g}", "target": target}
+            cells[name] = Compare(**shared | of_cell | {"subset_questions": count})
         return cells
 
-    def draw(self, found: Found) -> None:
+    def run(self) -> None:
+        make_out(self.out)
+        began, cells = time.monotonic(), self.cells()
+        with locked(self.out):
+            for name, cell in unfinished(cells):
+                if self.minutes is not None and time.monotonic() - began >= 60 * self.minutes:
+                    break
+                print(f"{name}, seeds {' '.join(map(str, cell.seeds))}", flush=True)
+                cell.run()
+                # Its tables stay while the comparison with more seeds is made.
+                if _intervals_in(cell, _CURRENT):
+                    shutil.copyfile(cell.out / _CURRENT, cell.out / _ENDED)
+            found = {name: scores for name, cell in cells.items() if (scores := _ended(cell))}
+            write_json(self.out / "cells.json", {"flags": to_json(self), "cells": found})
+            if found:
+                text = table(found, self.loop.monitor)
+                write_text(self.out / "cells.md", text)
+                print(text, end="")
+                self._draw(found)
+
+    def _draw(self, found: Mapping[str, Scores]) -> None:
         from hardem_jax.analysis.plots import interval_curves  # slow to import
 
-        scores = {metric for cell in found.values() for one in cell.values() for metric in one}
+        measured = {metric for cell in found.values() for one in cell.values() for metric in one}
         panels = {
-            label: curves(found.values(), self.rows(), metric)
+            label: {
+                name: [cell.get(name, {}).get(metric) for cell in found.values()]
+                for name in self.rows()
+            }
             for metric, label in SCORES.items()
-            if metric in scores
+            if metric in measured
         }
         ticks = [name.split(",")[0].removeprefix("mean ") for name in found]
         interval_curves(
@@ -151,6 +195,65 @@ class SetSizes(queries.Compare, CellsCommand):
 def set_sizes(data: Any) -> np.ndarray:
     """``[N]`` int: the queries of every question that are trained on."""
     return np.array([len(question.queries) for question in data.questions])
+
+
+def unfinished(cells: Mapping[str, CompareT]) -> Iterator[tuple[str, CompareT]]:
+    """Cells with their first seed, then with their first two, and so on; none that has ended."""
+    for count in range(1, max(len(cell.seeds) for cell in cells.values()) + 1):
+        for name, cell in cells.items():
+            more = [_first_seeds(cell, n) for n in range(count, len(cell.seeds) + 1)]
+            if not any(map(_intervals, more)):
+                yield name, more[0]
+
+
+def table(found: Mapping[str, Scores], monitor: str) -> str:
+    """A Markdown table: cells as rows, objectives as columns.
+
+    Its metric is the monitored one if that is a score of questions, else their first.
+
+    Example:
+        >>> print(table({"3": {"MML": {"em": Interval(50.0, 40.0, 60.0)}}}, "hit@1"), end="")
+        | em | MML |
+        |---|---|
+        | 3 | 50.0 [40.0, 60.0] |
+    """
+    scores = next(iter(next(iter(found.values())).values()))
+    metric = monitor if monitor in scores else next(iter(scores))
+    objectives = list(dict.fromkeys(name for cell in found.values() for name in cell))
+    lines = [f"| {metric} | {' | '.join(objectives)} |", "|---" * (1 + len(objectives)) + "|"]
+    for name, cell in found.items():
+        texts = (str(cell[x][metric]) if x in cell else "-" for x in objectives)
+        lines.append(f"| {name} | {' | '.join(texts)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _first_seeds(cell: CompareT, count: int) -> CompareT:
+    return dataclasses.replace(cell, seeds=cell.seeds[:count])
+
+
+def _ended(cell: CompareCommand) -> Scores:
+    """The intervals of a cell over as many seeds as have ended; empty without any."""
+    counts = range(len(cell.seeds), 0, -1)
+    return next((found for n in counts if (found := _intervals(_first_seeds(cell, n)))), {})
+
+
+def _intervals(cell: CompareCommand) -> Scores:
+    """The intervals of a comparison with these very flags; empty if there is none that ended."""
+    return _intervals_in(cell, _CURRENT) or _intervals_in(cell, _ENDED)
+
+
+def _intervals_in(cell: CompareCommand, name: str) -> Scores:
+    try:
+        content = json.loads(Path(cell.out, name).read_text("utf-8"))
+    except (OSError, ValueError):  # not begun, or killed while it was written
+        return {}
+    same = content.get("flags") == json.loads(json.dumps(to_json(cell)))
+    if not same or "differences" not in content:
+        return {}
+    return {
+        objective: {metric: Interval(*one) for metric, one in scores.items()}
+        for objective, scores in content["intervals"].items()
+    }
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from experiments.benchmark.correctness import Correctness
 from experiments.benchmark.train_step import TrainStep
 from experiments.download.command import Download
 from experiments.inspect.command import Inspect
-from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
 from experiments.regimes.command import Regimes
@@ -27,7 +26,7 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(Correctness, Download, Inspect, LatentScope, Quickstart, Regimes, Reproduce, SetSizes),
+    *(Correctness, Download, Inspect, Quickstart, Regimes, Reproduce, SetSizes),
     *(SolutionSets, Compiled, Tabulate, TrainStep),
 ]
 

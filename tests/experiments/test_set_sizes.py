@@ -1,4 +1,4 @@
-"""Comparisons in cells: which questions are in a subset, what is repeated, what is drawn."""
+"""Subsets by |Z|: which questions they have, and which comparisons are made."""
 
 import json
 from types import SimpleNamespace
@@ -7,15 +7,11 @@ import numpy as np
 import pytest
 
 from experiments import wikisql
-from experiments.paper import cells
-from experiments.paper.latent_scope import LatentScope
-from experiments.paper.set_sizes import SetSizes, largest_count, neighbours
-from hardem_jax.analysis.statistics import Interval
+from experiments.paper.set_sizes import SetSizes, largest_count, neighbours, time
 from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.errors import InputError
 from hardem_jax.settings import to_json
-from hardem_jax.training.fingerprint import named_settings
 from tests import commands
 from tests.tiny import write_checkpoint, write_wikisql
 
@@ -53,119 +49,81 @@ def test_the_largest_subset_whose_mean_reaches_the_target():
 
 @pytest.fixture
 def subsets(monkeypatch, tmp_path):
-    """The cells for questions with Z of these sizes."""
+    """The command for questions with Z of these sizes."""
 
-    def cells(sizes, *more):
+    def command(sizes, *more):
         questions = [SimpleNamespace(queries=range(size)) for size in sizes]
         data = SimpleNamespace(questions=questions)
         monkeypatch.setattr(SetSizes.TRAIN, "open_data", lambda self: data)
         needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path), "--objectives", "mml"]
-        return parse(SetSizes, prog="test", argv=[*needed, *more]).cells()
+        return parse(SetSizes, prog="test", argv=[*needed, *more])
 
-    return cells
+    return command
 
 
 def test_targets_are_the_same_cells_by_default_and_as_flags(subsets):
     sizes = [*range(1, 21)] * 50 + [200] * 20 + [600] * 20
     written = ["--targets", "3", "10", "30", "100", "300"]
-    default, typed = subsets(sizes), subsets(sizes, *written)
+    default, typed = subsets(sizes).cells(), subsets(sizes, *written).cells()
     assert to_json((*default.values(),)) == to_json((*typed.values(),))
     assert [cell.out.name for cell in default.values()] == written[1:]
-    settings = [named_settings(cell)["target"] for cell in default.values()]
-    assert settings == ["3.0", "10.0", "30.0", "100.0", "300.0"]
+    assert [cell.loop.patience for cell in default.values()] == [None] * 5
 
 
 def test_targets_that_are_one_subset_are_refused(subsets):
     with pytest.raises(InputError, match="1 to 9, 9 questions' twice; --subset-questions"):
-        subsets(range(1, 10), "--targets", "3", "5")
-    assert len(subsets(range(1, 10), "--targets", "3", "5", "--subset-questions", "4")) == 2
+        subsets(range(1, 10), "--targets", "3", "5").cells()
+    more = ("--subset-questions", "4")
+    assert len(subsets(range(1, 10), "--targets", "3", "5", *more).cells()) == 2
 
 
-def scope(out, *more):
-    needed = ["--data", "d", "--dev", "d", "--out", str(out), "--objectives", "mml", "hard-em"]
-    return parse(LatentScope, prog="test", argv=[*needed, *more])
-
-
-def test_every_cell_is_the_comparison_of_its_scope(tmp_path):
-    found = scope(tmp_path, "--latent.group-size", "3", "--seeds", "4").cells()
-    assert list(found) == [
-        f"{scope}, {likelihood}"
-        for likelihood in ("span", "position")
-        for scope in ("window", "document", "question")
-    ]
-    cell = found["document, position"]
-    assert (cell.latent.scope, cell.latent.likelihood, cell.latent.group_size) == (
-        "document", "position", 3,
-    )  # fmt: skip
-    assert cell.inference.scope == "document" and cell.out == tmp_path / "document-position"
-    assert cell.seeds == (4,) and cell.loop.patience is None
-
-
-def test_a_seed_that_ended_stays_in_the_table_when_the_next_is_interrupted(tmp_path, monkeypatch):
-    def run(self):
-        self.out.mkdir(parents=True, exist_ok=True)
-        content = {"flags": to_json(self), "intervals": {"MML": {"em": [10.0, 0.0, 100.0]}}}
-        if ended := len(self.seeds) == 1:
-            content["differences"] = {}
-        (self.out / "comparison.json").write_text(json.dumps(content))
-        if not ended:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(CompareCommand, "run", run)
-    more = ["--seeds", "0", "1", "--scopes", "window", "--likelihoods", "span"]
-    with pytest.raises(KeyboardInterrupt):
-        scope(tmp_path, *more).run()
-    scope(tmp_path, *more, "--minutes", "0").run()
-    assert (tmp_path / "cells.md").read_text().splitlines()[2:] == [
-        "| window, span | 10.0 [0.0, 100.0] |"
-    ]
-
-
-def test_seeds_come_in_turn_and_nothing_is_repeated(tmp_path, monkeypatch):
-    made = []
+def test_seeds_come_in_turn_and_nothing_is_repeated(subsets, tmp_path, monkeypatch):
+    made: list[tuple[str, tuple[int, ...]]] = []
+    killed: list[tuple[int, ...]] = []
 
     def run(self):
         made.append((self.out.name, self.seeds))
         score = 10.0 * len(made)
-        content = {"flags": to_json(self), "intervals": {"MML": {"em": [score, 0.0, 100.0]}}}
+        content = {"flags": to_json(self), "intervals": {"MML": {"accuracy": [score, 0.0, 100.0]}}}
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "comparison.json").write_text(json.dumps(content | {"differences": {}}))
+        content |= {} if self.seeds in killed else {"differences": {}}
+        (self.out / "comparison.json").write_text(json.dumps(content))
+        if self.seeds in killed:
+            raise KeyboardInterrupt
+
+    def table():
+        return [line.split(" |")[1] for line in (tmp_path / "cells.md").read_text().splitlines()]
 
     monkeypatch.setattr(CompareCommand, "run", run)
-    more = ["--seeds", "0", "1", "--scopes", "window", "question", "--likelihoods", "span"]
-    scope(tmp_path, *more).run()
+    flags = ("--seeds", "0", "1", "--targets", "2", "7", "--subset-questions", "3")
+    command = subsets(range(1, 10), *flags)
+    # A seed that ended stays in the table when the next is interrupted.
+    killed.append((0, 1))
+    with pytest.raises(KeyboardInterrupt):
+        command.run()
+    subsets(range(1, 10), *flags, "--minutes", "0").run()
+    assert table()[2:] == [" 10.0 [0.0, 100.0]", " 20.0 [0.0, 100.0]"]
+    killed.clear()
+    command.run()
     assert made == [
-        ("window-span", (0,)), ("question-span", (0,)),
-        ("window-span", (0, 1)), ("question-span", (0, 1)),
+        ("2", (0,)), ("7", (0,)), ("2", (0, 1)),  # the last of them was killed
+        ("2", (0, 1)), ("7", (0, 1)),
     ]  # fmt: skip
-    table = (tmp_path / "cells.md").read_text().splitlines()
-    assert table[2:] == [
-        "| window, span | 30.0 [0.0, 100.0] |",
-        "| question, span | 40.0 [0.0, 100.0] |",
-    ]
-    assert (tmp_path / "latent_scope.png").stat().st_size > 5_000
-    scope(tmp_path, *more).run()
-    assert len(made) == 4
-    # Other flags are other comparisons, one that was killed did not end.
-    scope(tmp_path, *more, "--minutes", "0").run()
-    scope(tmp_path, *more, "--minutes", "0", "--dev-questions", "5").run()
-    assert len(made) == 4 and json.loads((tmp_path / "cells.json").read_text())["cells"] == {}
-    file = tmp_path / "window-span" / "comparison.json"
-    content = json.loads(file.read_text())
-    del content["differences"]
-    file.write_text(json.dumps(content))
-    (tmp_path / "window-span" / "ended.json").unlink()
-    scope(tmp_path, *more).run()
-    assert made[4:] == [("window-span", (0,)), ("window-span", (0, 1))]
+    assert table()[2:] == [" 40.0 [0.0, 100.0]", " 50.0 [0.0, 100.0]"]
+    command.run()
+    assert len(made) == 5
+    # Other flags are other comparisons.
+    subsets(range(1, 10), *flags, "--minutes", "0", "--dev-questions", "5").run()
+    assert len(made) == 5 and json.loads((tmp_path / "cells.json").read_text())["cells"] == {}
 
 
-def test_no_time_is_for_no_comparison(tmp_path, monkeypatch):
+def test_no_time_is_for_no_comparison(subsets, monkeypatch):
     clock = iter([0.0, 59.0, 61.0, 61.0])
-    monkeypatch.setattr(cells.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     made = []
     monkeypatch.setattr(CompareCommand, "run", lambda self: made.append(self.out.name))
-    scope(tmp_path, "--minutes", "1").run()
-    assert made == ["window-span"]
+    subsets(range(1, 10), "--minutes", "1", "--targets", "2", "7", "--subset-questions", "3").run()
+    assert made == ["2"]
 
 
 @pytest.mark.slow
@@ -193,12 +151,3 @@ def test_subsets_of_a_build_from_end_to_end(tmp_path, capsys):
         wrong = [*arguments, "--subset-questions", 1000]
         run_command(SetSizes, prog="test", argv=[str(argument) for argument in wrong])
     assert "expected 1000 questions" in capsys.readouterr().err
-
-
-def test_a_monitored_metric_that_no_cell_has_is_replaced():
-    """Ranks of the annotated query, for example, are no scores of questions."""
-    one = Interval(50.0, 40.0, 60.0)
-    found = {"3": {"MML": {"accuracy": one, "logical form": one}}}
-    metric = cells.metric_of(found, "hit@1")
-    assert cells.table(found, metric).splitlines()[2] == "| 3 | 50.0 [40.0, 60.0] |"
-    assert metric == "accuracy" and cells.metric_of(found, "logical form") == "logical form"
