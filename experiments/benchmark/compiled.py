@@ -19,16 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import track
 
-from experiments.benchmark.kernels import (
-    COMPUTATION,
-    SHAPE,
-    array_bytes,
-    kernels_by_kind,
-    of_one_layer,
-    total,
-)
-from experiments.benchmark.steps.setting import Preset, Setting
-from experiments.benchmark.steps.tasks import OF_TASKS, STEPS, Task
+from experiments.benchmark.steps.setting import OF_TASKS, STEPS, Preset, Setting, Task
 from experiments.report import table, wide_console
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
@@ -115,7 +106,6 @@ class Compiled:
         scan_layers: compile one layer and loop over it.
         accumulate: k, micro-batches of a step, each with this many rows.
         fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
-        per_layer: compile two and four layers as well, for what each layer adds.
         out: write the figures here, as JSON.
     """
 
@@ -131,7 +121,6 @@ class Compiled:
     scan_layers: bool = False
     accumulate: int = 1
     fsdp: int = 1
-    per_layer: bool = False
     out: Path | None = None
 
     def __post_init__(self) -> None:
@@ -150,21 +139,10 @@ class Compiled:
         results = []
         for task, name, attention in track(programs, "compiling", transient=True):
             began = time.perf_counter()
-            whole = self._setting(task)
-            found = {}
-            for layers in {whole.sizes.layers, *((2, 4) if self.per_layer else ())}:
-                setting = dataclasses.replace(whole, layers=layers)
-                step = compiled_step(setting, meshes[name], self.accumulate, attention)
-                found[layers] = describe(*step, on_gpu=name in GPUS)
+            step = compiled_step(self._setting(task), meshes[name], self.accumulate, attention)
             program = {"task": task, "topology": name, "attention": attention}
-            seconds = {"compile_s": time.perf_counter() - began}
-            results.append({**program, **seconds, **found[whole.sizes.layers]})
-            if self.per_layer:
-                two, four = found[2], found[4]
-                results[-1]["layer"] = {
-                    "num_bytes": (four["num_bytes"] - two["num_bytes"]) / 2,
-                    "by_kind": of_one_layer(two["by_kind"], four["by_kind"], 2),
-                }
+            found = describe(*step, on_gpu=name in GPUS)
+            results.append({**program, "compile_s": time.perf_counter() - began, **found})
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": to_json(self), "results": results})
         wide_console().print(
@@ -291,6 +269,20 @@ def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
     }
 
 
+COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)$")
+SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+_BITS = re.compile(r"\d+")
+_OPERAND = re.compile(r"%([\w.-]+)")
+_CALLED = re.compile(r"\b(?:calls|to_apply|body|condition)=%?([\w.-]+)")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_TARGET = re.compile(r'custom_call_target="([^"]+)"')
+_EPILOGUE = re.compile(r'"epilogue":"(\w+)"')  # what a product of cuBLAS computes at its end
+#: They move nothing: views of other arrays, and the second half of what runs beside other kernels.
+_FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "after-all"}
+_FREE |= {"fusion-done", "copy-done", "async-done", "partition-id"}
+_CALLS = {"while", "call", "conditional"}
+
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 # `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
 _COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(-start)?\(")
@@ -331,6 +323,79 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
     return found
 
 
+class Kernels(NamedTuple):
+    """How many kernels, and the bytes that they read and write together."""
+
+    count: float = 0
+    num_bytes: float = 0
+
+    def __add__(self, other: Kernels) -> Kernels:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Kernels(self.count + other.count, self.num_bytes + other.num_bytes)
+
+
+def array_bytes(shapes: str) -> int:
+    """Bytes of all arrays of an HLO shape, such as ``(f32[4,2]{1,0}, bf16[8], pred[])``."""
+    found = 0
+    for dtype, dims in SHAPE.findall(shapes):
+        bits = _BITS.search(dtype)
+        width = int(bits[0]) / 8 if bits else 1
+        found += math.ceil(width * math.prod(int(d) for d in dims.split(",") if d))
+    return found
+
+
+def kernels_by_kind(hlo: str) -> dict[str, Kernels]:
+    """Kind of kernel -> how many run in a GPU's program, and the bytes that they read and write.
+
+    Kinds are opcodes; of a fusion the name of what it computes, without numbers; of a call of a
+    library, or of a kernel of one's own, the call's target. Operands are counted whole: a fusion
+    that reads a slice of an array is charged for all of it. The body of a loop counts as often as
+    it runs, so that bytes of a loop over slices are far too many.
+    """
+    computations: dict[str, list[str]] = {}
+    entry, lines = "", []
+    for line in hlo.splitlines():
+        if header := COMPUTATION.match(line):
+            lines = computations[header[1]] = []
+            entry = header[1] if line.startswith("ENTRY") else entry
+        else:
+            lines.append(line)
+    found: dict[str, Kernels] = {}
+    _count(entry, 1, computations, found)
+    return found
+
+
+def _count(
+    name: str, times: int, computations: Mapping[str, list[str]], found: dict[str, Kernels]
+) -> None:
+    shapes: dict[str, str] = {}
+    for line in computations[name]:
+        if not (match := _INSTRUCTION.match(line)):
+            continue
+        result, shape, opcode, rest = match.groups()
+        shapes[result] = shape
+        called = _CALLED.findall(line)
+        if opcode in _CALLS:
+            trips = _TRIPS.search(line) if opcode == "while" else None
+            for inner in called:
+                _count(inner, times * (int(trips[1]) if trips else 1), computations, found)
+        elif opcode not in _FREE:
+            target = _TARGET.search(line)
+            kind = called[0] if opcode.startswith("fusion") else target[1] if target else opcode
+            kind = "product (Triton)" if "gemm_fusion" in kind else re.sub(r"[\d._]+$", "", kind)
+            if epilogue := _EPILOGUE.search(line):
+                kind += f" {epilogue[1]}"
+            operands = _OPERAND.findall(rest.split("), ")[0])
+            if opcode.endswith("-start"):  # a tuple of operands, result and scalars of the device
+                shape = shape.removeprefix("((").partition("), ")[2] or shape
+            moved = array_bytes(shape) + sum(array_bytes(shapes.get(x, "")) for x in operands)
+            found[kind] = found.get(kind, Kernels()) + Kernels(times, times * moved)
+
+
+def total(kinds: Mapping[str, Kernels]) -> Kernels:
+    """All kinds together."""
+    return sum(kinds.values(), start=Kernels())
+
+
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of one task on one slice, for the table."""
     generation, _, shape = result["topology"].partition(":")
@@ -341,13 +406,10 @@ def row(result: Mapping[str, Any]) -> dict[str, Any]:
         e["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1) for kind, e in entries
     )
     moved = (f"{entry['arrays']} {kind} ({entry['mib']:.1f})" for kind, entry in entries)
-    layer = result.get("layer")
     return {
         **result,
         "count": total(result["by_kind"]).count or None,
         "memory_ms": result["num_bytes"] / chip.hbm_gbytes / 1e6,
-        "layer_count": (layer and total(layer["by_kind"]).count) or None,
-        "layer_bytes": layer and layer["num_bytes"],
         "chips": chips,
         "memory": f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
         "called": ", ".join(f"{n} {name}" for name, n in result["kernels"].items()) or "none",
@@ -366,8 +428,6 @@ COLUMNS = {
     "TFLOP": ("flops", 1e-12, 2),
     "GB": ("num_bytes", 1e-9, 1),
     "kernels": ("count", 1, 0),
-    "GB\na layer": ("layer_bytes", 1e-9, 2),
-    "kernels\na layer": ("layer_count", 1, 0),
     "of attention": "called",
     "collectives: arrays (MiB)": "moved",
     "ms at peak": ("peak_ms", 1, 1),

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from rich.progress import track
 
-from experiments.benchmark.steps.setting import Device, Preset, Setting
-from experiments.benchmark.steps.tasks import OF_TASKS, STEPS, Task
+from experiments.benchmark.steps.setting import OF_TASKS, STEPS, Device, Preset, Setting, Task
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.encoders.config import Implementation

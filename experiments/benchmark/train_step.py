@@ -15,10 +15,6 @@ share of what a large matrix product reaches on the same device, measured in the
 `step_flops` says what is counted.
 
 "pytorch-graphs" is compiled for CUDA graphs (`mode="reduce-overhead"`), the fastest on a GPU.
-"pytorch-released" is the eager PyTorch step with the loss of the paper's release, a cross-entropy
-of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
-no padding: the texts of a batch lie in one row, with PyTorch's variable-length flash attention on
-a GPU (which has no dropout) and SDPA text by text on a CPU; `--shortest` says how much that is.
 "encoder" is our step without any head; those of all tasks have names of their own (the `benchmark`
 module of a task): what heads, losses and Z cost. "naqanet" has an encoder of its own. With
 ``--minutes``, those of them that are not among the variants are measured as well, one after the
@@ -33,34 +29,27 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from experiments.benchmark.measure import by_measure, interleave, median_ratio, quartiles
+from rich.progress import track
+
 from experiments.benchmark.steps import workers
 from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
-    PRESETS,
+    STEPS,
     Setting,
     StepFlags,
     step_flops,
     step_tokens,
 )
-from experiments.benchmark.steps.tasks import STEPS
-from experiments.benchmark.steps.workers import PRODUCT, Worker, WorkerError
+from experiments.benchmark.steps.workers import PRODUCT, PYTORCH, Worker, WorkerError
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
-PYTORCH = (
-    "pytorch",
-    "pytorch-compile",
-    "pytorch-graphs",
-    "pytorch-released",
-    "pytorch-unpadded",
-    "pytorch-unpadded-compile",
-)
+T = TypeVar("T")
 #: "ours" is that of spans. Each is measured on its own with `TrainStep.minutes`.
 HEADS = tuple(name for name, step in STEPS.items() if name != "spans" and not step.variant)
 # Flags offer the names that there are.
@@ -118,17 +107,6 @@ class TrainStep(StepFlags):
         require(self, "minutes", at_least=0)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
-        theirs = [name for name in self.variants if name.startswith("pytorch")]
-        if theirs and PRESETS[self.preset].architecture != "bert":
-            raise InputError(
-                f"variants: expected none of PyTorch's, which is measured on BERT only, with "
-                f"{self.preset}, found {theirs[0]}"
-            )
-        if theirs and self.accumulate > 1:
-            raise InputError(
-                f"variants: expected none of PyTorch's, whose step has no micro-batches, with "
-                f"--accumulate {self.accumulate}, found {theirs[0]}"
-            )
         for name in ("tokens", "num_devices"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one number, found none")
@@ -214,8 +192,7 @@ class TrainStep(StepFlags):
     ) -> dict[str, Any]:
         """A group at one length and number of devices, until this moment; one round at least."""
         begins = time.monotonic()
-        of_one = [v for v in group if v.startswith("pytorch")]
-        measured_here = [v for v in group if setting.num_devices == 1 or v not in of_one]
+        measured_here = [v for v in group if setting.num_devices == 1 or v not in PYTORCH]
         variants: dict[str, dict[str, Any]] = {}
         turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
@@ -246,7 +223,10 @@ class TrainStep(StepFlags):
             built = time.monotonic()
             times = interleave(runs, self.rounds, f"T={setting.tokens}", until=until)
             round_s = (time.monotonic() - built) / len(times[PRODUCT])
-        measured = {name: by_measure(rounds) for name, rounds in times.items()}
+        measured = {
+            name: {measure: [one[measure] for one in rounds] for measure in rounds[0]}
+            for name, rounds in times.items()
+        }
         device: Any = setting.device
         peak = 2 * MATRIX_SIZE[device] ** 3 / min(measured.pop(PRODUCT)["wall_s"])
         for variant in measured:
@@ -342,11 +322,11 @@ def summarize(
         "mfu": mfu,
     }
     for measure in ("wall_s", "cpu_s"):
-        theirs = [t[measure] for name, t in measured.items() if name.startswith("pytorch")]
+        theirs = [t[measure] for name, t in measured.items() if name in PYTORCH]
         fastest = min(theirs, key=statistics.median, default=None)
         result[measure] = quartiles(own[measure])
-        result[f"speed_{measure}"] = (
-            None if fastest is None else median_ratio(fastest, own[measure])
+        result[f"speed_{measure}"] = fastest and quartiles(
+            [theirs / ours for theirs, ours in zip(fastest, own[measure], strict=True)]
         )
     return result
 
@@ -360,7 +340,7 @@ def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Se
     """
     tolerance = TOLERANCE[setting.dtype]
     for variant, theirs in checks.items():
-        if not variant.startswith("pytorch"):
+        if variant not in PYTORCH:
             continue
         for measure, values in checks.get("ours", {}).items():
             for mine, other in zip(values, theirs[measure], strict=True):
@@ -369,6 +349,40 @@ def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Se
                         f"T={setting.tokens}: {measure} of ours is {mine}, of {variant} {other}; "
                         f"expected a difference of at most {tolerance}"
                     )
+
+
+def interleave(
+    turns: Mapping[str, Callable[[], T]],
+    rounds: int,
+    label: str = "measuring",
+    *,
+    until: float = math.inf,
+) -> dict[str, list[T]]:
+    """What each turn returns in every round, by the name of the turn.
+
+    A round begins with another turn each time, so that load from other programs affects all alike.
+    None but the first is begun that would end after `until`, on `time.monotonic`, if it took as
+    long as the last.
+    """
+    names = list(turns)
+    results: dict[str, list[T]] = {name: [] for name in names}
+    for index in track(range(rounds), label, transient=True):
+        begins = time.monotonic()
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
+            time.sleep(0.02)  # threads of the last library spin for a while before they sleep
+            results[name].append(turns[name]())
+        if 2 * time.monotonic() - begins > until:
+            break
+    return results
+
+
+def quartiles(values: Sequence[float]) -> dict[str, float]:
+    """Lower quartile, median and upper quartile; of one value, three times that value."""
+    if len(values) == 1:
+        return dict.fromkeys(("low", "median", "high"), values[0])
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"low": low, "median": median, "high": high}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

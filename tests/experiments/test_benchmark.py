@@ -3,15 +3,13 @@
 import json
 import time
 
-import jax
 import numpy as np
 import pytest
 
 from experiments.benchmark import train_step
-from experiments.benchmark.measure import interleave
-from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
-from experiments.benchmark.steps.setting import Setting, step_flops
-from experiments.benchmark.steps.tasks import STEPS
+from experiments.benchmark.steps.jax_steps import TrainingStep
+from experiments.benchmark.steps.setting import STEPS, Setting, step_flops
+from experiments.benchmark.train_step import interleave
 from tests.commands import said
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
@@ -78,8 +76,7 @@ def test_the_layout_of_a_step_changes_no_loss():
     for layout in (
         {"rows": 8, "packed_tokens": 40},
         {"rows": 8, "scan_layers": True},
-        {"rows": 4, "accumulate": 2, "packed_tokens": 24},
-        {"rows": 2, "num_devices": 4, "packed_tokens": 24, "fsdp": 2},
+        {"rows": 2, "num_devices": 4, "packed_tokens": 24},
     ):
         np.testing.assert_allclose(losses(**layout), expected, rtol=1e-5, err_msg=str(layout))
 
@@ -106,41 +103,9 @@ def test_scaling_is_measured_over_simulated_devices(capsys, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", ["gpu", "tpu"])
-def test_a_device_that_is_not_there_is_one_line(capsys, device):
-    if jax.default_backend() == device:
-        pytest.skip(f"this machine has a {device}")
-    line = fails(capsys, train_step, *TINY, "--variants", "ours", "--device", device)
-    assert line.startswith(f"error: device: expected a {device}, found none")
-
-
-@pytest.mark.slow
-def test_padding_left_out_changes_no_loss(tmp_path):
-    pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.steps.pytorch import ReaderStep
-
-    setting = Setting("tiny", rows=4, tokens=24, solutions=3, shortest=0.5, dropout=0.0)
-    write_weights(setting, tmp_path)
-    padded, unpadded = (
-        ReaderStep(setting, tmp_path, unpadded=unpadded).run(2) for unpadded in (False, True)
-    )
-    np.testing.assert_allclose(unpadded, padded, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_released_loss_is_that_of_gathered_solutions():
-    torch = pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.steps.pytorch import candidate_by_candidate, gathered
-
-    scores = torch.randn(3, 8, 2, generator=torch.Generator().manual_seed(0))
-    solutions = torch.tensor([[[0, 1], [2, 7]], [[3, 3], [0, 0]], [[5, 6], [1, 4]]])
-    one, other = gathered(scores, solutions), candidate_by_candidate(scores, solutions)
-    assert one.shape == (3, 2)
-    torch.testing.assert_close(one, other)
-
-
-@pytest.mark.slow
 def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
+    line = fails(capsys, train_step, *TINY, "--variants", "ours", "--device", "tpu")
+    assert line.startswith("error: device: expected a tpu, found none")
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
     monkeypatch.syspath_prepend(tmp_path)
     line = fails(capsys, train_step, *TINY, "--variants", "pytorch")
@@ -224,32 +189,22 @@ def test_figures_are_those_of_what_the_variant_reads():
     assert own_encoder == [None] * 3
 
 
-def test_every_round_runs_every_step_and_begins_with_another():
-    order = []
-
-    def turn(name):
-        def take():
-            order.append(name)
-            return len(order)
-
-        return take
-
-    results = interleave({"a": turn("a"), "b": turn("b")}, rounds=3)
-    assert order == ["a", "b", "b", "a", "a", "b"]
-    assert results == {"a": [1, 4, 5], "b": [2, 3, 6]}
-
-
-def test_no_round_begins_that_would_end_too_late(monkeypatch):
-    now = [100.0]
+def test_turns_change_and_no_round_begins_that_would_end_too_late(monkeypatch):
+    now, order = [100.0], []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
-    def turn():
-        now[0] += 5
+    def turn(name):
+        now[0] += 2.5
+        order.append(name)
+        return len(order)
 
+    turns = {name: (lambda name=name: turn(name)) for name in "ab"}
+    assert interleave(turns, rounds=3) == {"a": [1, 4, 5], "b": [2, 3, 6]}
+    assert "".join(order) == "abbaab"
     for until, rounds in ((0.0, 1), (109.9, 1), (110.0, 2), (114.0, 2), (1e9, 7)):
         now[0] = 100.0
-        assert len(interleave({"a": turn}, 7, until=until)["a"]) == rounds
+        assert len(interleave(turns, 7, until=until)["a"]) == rounds
 
 
 @pytest.mark.parametrize(
@@ -261,14 +216,7 @@ def test_no_round_begins_that_would_end_too_late(monkeypatch):
         (["--variants"], "variants: "),
         (["--out", "nowhere/out.json"], "out: expected an existing folder"),
         (["--tokens"], "tokens: "),
-        (["--preset", "modernbert-base"], "variants: expected none of PyT"),
-        (["--accumulate", "2"], "no micro-batches, with --accumulate 2, found pytorch"),
     ],
 )
 def test_wrong_flags_are_refused(capsys, flags, culprit):
     assert culprit in fails(capsys, train_step, *flags)
-
-
-def test_packed_rows_may_be_as_short_as_the_texts():
-    [setting] = train_step.TrainStep(tokens=(64,), packed_tokens=64)._settings("cpu")
-    assert (setting.tokens, setting.packed_tokens) == (64, 64)

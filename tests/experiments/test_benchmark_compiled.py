@@ -5,13 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from experiments.benchmark import compiled
-from experiments.benchmark.compiled import collectives
-from experiments.benchmark.kernels import Kernels, kernels_by_kind
+from experiments.benchmark.compiled import Kernels, collectives, kernels_by_kind
 from tests.commands import said
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,27 +57,24 @@ def test_collectives_are_counted_once_with_their_bytes():
     }
 
 
-@pytest.mark.slow
-def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path):
-    if importlib.util.find_spec("libtpu") is None:
-        pytest.skip("compiling for TPUs needs libtpu (pip install 'jax[tpu]')")
-    out = tmp_path / "tpu.json"
-    command = [
-        sys.executable,
-        "-m",
-        "experiments.benchmark.compiled",
-        "--preset",
-        "tiny",
-        "--out",
-        out,
-    ]
-    command += ["--tokens", "64", "--rows", "4", "--tasks", "spans", "--topologies", "v5e:2x2"]
-    command += ["--attention-dropout", "0"]
+def compiled_in_a_process(out, *flags):
+    """What the command says of the reader's step, in a process without the tests' devices."""
+    command = [sys.executable, "-m", "experiments.benchmark.compiled", "--tasks", "spans"]
+    command += ["--attention-dropout", "0", "--out", str(out), *flags]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     [result] = json.loads(out.read_text())["results"]
+    return result
+
+
+@pytest.mark.slow
+def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path):
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip("compiling for TPUs needs libtpu (pip install 'jax[tpu]')")
+    flags = ("--preset", "tiny", "--tokens", "64", "--rows", "4", "--topologies", "v5e:2x2")
+    result = compiled_in_a_process(tmp_path / "tpu.json", *flags)
     # In each of two layers the kernel of TPUs, forwards and backwards, divided between the chips.
     assert result["kernels"] == {"tpu_custom_call": 4}
     found = result["collectives"]
@@ -131,41 +128,31 @@ def test_kernels_are_counted_by_kind_with_their_bytes():
     }
 
 
-@pytest.fixture(scope="module")
-def reader_on_h200(tmp_path_factory):
-    """The step of the span reader by kind of kernel, per layer."""
+@pytest.mark.slow
+def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
+    """By kind, from the steps of two and of four layers."""
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         pytest.skip("compiling for GPUs needs JAX's plugin for CUDA (pip install 'jax[cuda13]')")
-    out = tmp_path_factory.mktemp("h200") / "out.json"
-    command = [sys.executable, "-m", "experiments.benchmark.compiled", "--topologies", "h200"]
-    command += ["--tasks", "spans", "--rows", "64", "--attention-dropout", "0", "--layers", "2"]
-    command += ["--per-layer", "--out", out]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    [result] = json.loads(out.read_text())["results"]
-    return result
-
-
-@pytest.mark.slow
-def test_a_layer_is_few_kernels_that_read_and_write_little(reader_on_h200):
-    layer = reader_on_h200["layer"]
-    assert sum(count for count, _ in layer["by_kind"].values()) <= 60
-    assert 0 < layer["num_bytes"] <= 4.3e9
+    flags = ("--topologies", "h200", "--rows", "64", "--layers")
+    two, four = (compiled_in_a_process(tmp_path / "out.json", *flags, n) for n in ("2", "4"))
     # Forwards and backwards.
-    assert reader_on_h200["kernels"] == {"__cudnn$fmhaSoftmax": 2, "__cudnn$fmhaSoftmaxBackward": 2}
-
-
-@pytest.mark.slow
-def test_products_are_neither_merged_nor_followed_by_kernels_that_add(reader_on_h200):
-    kinds = reader_on_h200["layer"]["by_kind"]
-    # Only squares of small gradients are put together, for the norm, and once for all layers.
-    assert sum(count for kind, (count, _) in kinds.items() if "concatenate" in kind) == 0
+    assert two["kernels"] == {"__cudnn$fmhaSoftmax": 2, "__cudnn$fmhaSoftmaxBackward": 2}
+    num_bytes = (four["num_bytes"] - two["num_bytes"]) / 2
+    assert 0 < num_bytes <= 4.3e9
+    layer = Counter({kind: count / 2 for kind, (count, _) in four["by_kind"].items()})
+    layer.subtract({kind: count / 2 for kind, (count, _) in two["by_kind"].items()})
+    assert layer.total() <= 60
+    # Products are not merged: only squares of small gradients are put together, for the norm, and
+    # once for all layers.
+    assert sum(count for kind, count in layer.items() if "concatenate" in kind) == 0
     # cuBLAS adds the biases of Q, K and V; those of other products are in our own kernels.
-    assert kinds["__cublas$lt$matmul BIAS"][0] == 3
-    added = [num_bytes for kind, (_, num_bytes) in kinds.items() if "add" in kind]
-    assert sum(added) < 1e-3 * reader_on_h200["layer"]["num_bytes"]
+    assert layer["__cublas$lt$matmul BIAS"] == 3
+    added = [
+        moved - two["by_kind"].get(kind, (0, 0))[1]
+        for kind, (_, moved) in four["by_kind"].items()
+        if "add" in kind
+    ]
+    assert sum(added) / 2 < 1e-3 * num_bytes
 
 
 @pytest.mark.parametrize(

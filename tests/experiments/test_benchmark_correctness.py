@@ -60,17 +60,9 @@ def test_what_was_compared_before_a_kill_is_kept(tmp_path, monkeypatch, capsys):
         ("equations", "float32"),
     ]
     assert "equations, float32, xla: relative error 0.0000000, 0.0010 allowed" in said
-
-
-def test_only_the_dtypes_given_are_compared(tmp_path, monkeypatch):
-    found = {"loss": 1.0, "gradient": {"a": np.ones(1)}, "kernels": "none"}
-    monkeypatch.setattr(correctness, "loss_and_gradient", lambda setting, device: found)
-    out = tmp_path / "out.json"
-    argv = [*TINY, "--tasks", "queries", "--dtypes", "bfloat16", "--out", str(out)]
+    argv[-2:] = ["--dtypes", "bfloat16", "--tasks", "programs", "--out", str(out)]
     run_command(Correctness, prog="test", argv=argv)
     assert [r["dtype"] for r in json.loads(out.read_text())["results"]] == ["bfloat16"]
-    with pytest.raises(SystemExit):
-        run_command(Correctness, prog="test", argv=[*TINY, "--dtypes"])
 
 
 def test_the_error_is_that_of_the_whole_gradient_and_of_its_worst_array():

@@ -14,18 +14,18 @@ from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
+    STEPS,
     Device,
     Setting,
 )
-from experiments.benchmark.steps.tasks import STEPS
 from hardem_jax.data.batching.packing import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
-from hardem_jax.encoders.pretrained import architecture, load_encoder, untrained_encoder
+from hardem_jax.encoders.bert import BertConfig
+from hardem_jax.encoders.pretrained import load_encoder, untrained_encoder
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
 from hardem_jax.spans.checkpoint import load_reader, save_reader
 from hardem_jax.spans.model import SpanReader
-from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import LossFn
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
@@ -76,31 +76,20 @@ def prepare_jax(setting: Setting) -> None:
     # Float32 products in float32, also where the hardware would round its inputs.
     precision = "float32" if setting.dtype == "float32" else None
     jax.config.update("jax_default_matmul_precision", precision)
-    jax.config.update("jax_default_prng_impl", setting.random_bits)
 
 
 def step_batch(setting: Setting) -> dict[str, np.ndarray]:
-    """The batch of a whole step: rows of all devices, packed or not, k parts on a first axis."""
+    """The batch of a whole step: rows of all devices, packed or not."""
     batch = STEPS[setting.task].batch(setting.batch_sizes)
-    k = setting.accumulate
-    # Each part has its share of the rows with mentions, as in training.
-    parts = [{name: x[i::k] for name, x in batch.items()} for i in range(k)]
     if setting.packed_tokens is not None:
-        fewest = max(
-            rows_needed(own.sum(axis=1), setting.packed_tokens)
-            for part in parts
-            for own in np.split(part["where"], setting.num_devices)
+        lengths = np.split(batch["where"].sum(axis=1), setting.num_devices)
+        batch |= packing_arrays(
+            batch["where"],
+            num_devices=setting.num_devices,
+            num_rows=max(rows_needed(own, setting.packed_tokens) for own in lengths),
+            row_tokens=setting.packed_tokens,
         )
-        for part in parts:
-            part |= packing_arrays(
-                part["where"],
-                num_devices=setting.num_devices,
-                num_rows=fewest,
-                row_tokens=setting.packed_tokens,
-            )
-    if k == 1:
-        return parts[0]
-    return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    return batch
 
 
 class TrainingStep:
@@ -121,12 +110,11 @@ class TrainingStep:
             encoder = load_encoder(folder, **computed, scan_layers=setting.scan_layers, **rates)
             model = task.model(encoder)
         graphdef, params = nnx.split(model, nnx.Param)
-        mesh = data_mesh(setting.num_devices, fsdp=setting.fsdp)
-        loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)
-        step, optimizer = uncompiled(loss_fn, params, setting.accumulate)
+        mesh = data_mesh(setting.num_devices)
+        step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
         self._state = init_state(params, optimizer, 0, mesh)
         self._step = compile_train_step(step, mesh, current_shardings(self._state))
-        self._batch = place_batch(step_batch(setting), mesh, accumulate=setting.accumulate)
+        self._batch = place_batch(step_batch(setting), mesh)
 
     def run(self, steps: int) -> list[tuple[float, float]]:
         """Runs ``steps`` steps; returns ``(loss, norm of the gradient)`` of each."""
@@ -159,8 +147,8 @@ class MatrixProduct:
 def make_encoder(setting: Setting, **computed: Any) -> Encoder:
     """The encoder of a setting with random weights."""
     positions = max(512, setting.tokens)
-    config: Any = architecture(setting.sizes.architecture).config
-    sizes = config(*setting.sizes[:5], max_position_embeddings=positions, **setting.dropout_rates)
+    rates = setting.dropout_rates
+    sizes = BertConfig(*setting.sizes, max_position_embeddings=positions, **rates)
     return untrained_encoder(sizes, scan_layers=setting.scan_layers, **computed)
 
 

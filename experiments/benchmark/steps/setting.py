@@ -1,18 +1,64 @@
-"""The training step to measure: flags, sizes, a random batch, FLOPs. Imports nothing heavy.
+"""The training step to measure: heads, flags, sizes, FLOPs. Imports nothing heavy.
 
-Every process of the benchmark makes the same batch, so none has to be sent.
+Every process of the benchmark makes the same random batch, so none has to be sent.
 """
+
+from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from experiments.benchmark.steps.tasks import Task
 from hardem_jax.encoders.config import Implementation
 from hardem_jax.errors import InputError, require
-from hardem_jax.task.benchmark import BatchSizes, random_texts
+from hardem_jax.registry import task_module, tasks_with
+from hardem_jax.spans.benchmark import random_batch
+from hardem_jax.task.benchmark import BatchSizes, Step, random_texts
+
+
+def _encoder_alone(encoder):
+    """What every other step costs at least."""
+    from flax import nnx
+
+    class EncoderAlone(nnx.Module):
+        def __init__(self):
+            self.encoder = encoder
+
+    return EncoderAlone()
+
+
+def _mean_square(graphdef, objective):
+    """Of the last layer: a gradient for every parameter, and hardly any work."""
+    import jax.numpy as jnp
+    from flax import nnx
+
+    from hardem_jax.encoders.packing import encode
+
+    del objective
+
+    def loss(params, batch, *, step, key, dropout_key):
+        encoder = nnx.merge(graphdef, params).encoder
+        hidden = encode(encoder, batch, rngs=nnx.Rngs(dropout=dropout_key))
+        return jnp.mean(hidden.astype(jnp.float32) ** 2), {}
+
+    return loss
+
+
+#: Name -> step, of all tasks. Of "spans" PyTorch's is measured, too.
+OF_TASKS: dict[str, Step] = {
+    name: step
+    for task in tasks_with("benchmark")
+    for name, step in task_module(task, "benchmark").STEPS.items()
+}
+STEPS = {"encoder": Step(random_batch, _encoder_alone, _mean_square), **OF_TASKS}
+
+# Flags offer the names that there are.
+if TYPE_CHECKING:
+    Task = str
+else:
+    Task = Literal[tuple(STEPS)]
 
 MIN_TOKENS = 16
 # AdamW as in fine-tuning BERT, decaying linearly to 0. There is no warmup: the very first update
@@ -26,39 +72,27 @@ OPTIMIZER: dict[str, Any] = {
     "eps": 1e-6,
 }
 NUM_STEPS = 100_000
-#: Layers 0, 3, 6, ... of ModernBERT attend to the whole input.
-GLOBAL_EVERY = 3
 # Rows and columns of the product that is the measure of a device: large enough to fill it.
 MATRIX_SIZE = {"cpu": 2048, "gpu": 8192, "tpu": 8192}
 
-Architecture = Literal["bert", "modernbert"]
-
 
 class Sizes(NamedTuple):
-    """Sizes of an encoder, the first five in the order of the fields of its configuration.
-
-    ModernBERT multiplies two products in its feed-forward blocks, and attends to
-    ``local_attention`` tokens in all but every third layer.
-    """
+    """Sizes of an encoder, in the order of the fields of `BertConfig`."""
 
     vocabulary: int
     hidden: int
     layers: int
     heads: int
     intermediate: int
-    architecture: Architecture = "bert"
-    local_attention: int | None = None
 
 
 Device = Literal["cpu", "gpu", "tpu"]
-RandomBits = Literal["threefry2x32", "rbg", "unsafe_rbg"]
-Preset = Literal["tiny", "minilm", "bert-base", "bert-large", "modernbert-base"]
+Preset = Literal["tiny", "minilm", "bert-base", "bert-large"]
 PRESETS: dict[Preset, Sizes] = {
     "tiny": Sizes(1000, 32, 2, 2, 64),
     "minilm": Sizes(30522, 384, 6, 12, 1536),
     "bert-base": Sizes(30522, 768, 12, 12, 3072),
     "bert-large": Sizes(30522, 1024, 24, 16, 4096),
-    "modernbert-base": Sizes(50368, 768, 22, 12, 1152, "modernbert", 128),
 }
 
 
@@ -73,13 +107,9 @@ class StepFlags:
         shortest: length of the shortest row as a share of T; lengths are uniform from there to T.
         dropout: rate, of hidden units and of attention.
         attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
-        random_bits: how dropout draws: "threefry2x32", as training does, or by the hardware
-            ("rbg", "unsafe_rbg").
         attention: what computes it, see `hardem_jax.encoders.ops.attention`.
         scan_layers: compile one layer and loop over it, as `--model.scan-layers` does.
         packed_tokens: length of the rows into which texts are packed; None pads them.
-        accumulate: k, micro-batches of a step, each with these rows.
-        fsdp: devices over which parameters and optimiser state are split.
         dtype: of the computation in the encoder; weights, heads and loss are float32.
         device: what computes; "auto" is what JAX would take, the fastest of the machine.
         out: write the measurements here, as JSON, and the table beside it, as Markdown.
@@ -91,17 +121,14 @@ class StepFlags:
     shortest: float = 1.0
     dropout: float = 0.1
     attention_dropout: float | None = None
-    random_bits: RandomBits = "threefry2x32"
     attention: Implementation = "auto"
     scan_layers: bool = False
     packed_tokens: int | None = None
-    accumulate: int = 1
-    fsdp: int = 1
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["auto", Device] = "auto"
     out: Path | None = None
 
-    def setting(self, **others: Any) -> "Setting":
+    def setting(self, **others: Any) -> Setting:
         """A step with these flags, and others of `Setting`, which checks them all."""
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(StepFlags)}
         return Setting(**{**shared, **others})
@@ -124,8 +151,7 @@ class Setting(StepFlags):
     num_devices: int = 1
 
     def __post_init__(self) -> None:
-        counts = ("layers", "solutions", "packed_tokens", "accumulate", "fsdp", "num_devices")
-        require(self, *counts, at_least=1)
+        require(self, "layers", "solutions", "packed_tokens", "num_devices", at_least=1)
         if self.packed_tokens is not None and self.packed_tokens < self.tokens:
             raise InputError(
                 f"packed_tokens: expected at least {self.tokens} (tokens), found "
@@ -148,14 +174,14 @@ class Setting(StepFlags):
 
     @property
     def batch_sizes(self) -> BatchSizes:
-        """Of the rows of all devices and parts."""
+        """Of the rows of all devices."""
         vocabulary = self.sizes.vocabulary
         return BatchSizes(self.examples, self.tokens, self.solutions, vocabulary, self.shortest)
 
     @property
     def examples(self) -> int:
         """Rows of a whole step."""
-        return self.rows * self.num_devices * self.accumulate
+        return self.rows * self.num_devices
 
     @property
     def dropout_rates(self) -> dict[str, Any]:
@@ -180,14 +206,8 @@ def step_flops(setting: Setting, *, padding: bool = True) -> float:
 
 def _text_flops(sizes: Sizes, tokens: int) -> int:
     """Those of one text on the way forward."""
-    products = 3 if sizes.architecture == "modernbert" else 2
-    dense = 2 * sizes.layers * (4 * sizes.hidden**2 + products * sizes.hidden * sizes.intermediate)
-    seen = tokens * sizes.layers
-    if sizes.local_attention is not None:
-        near = min(tokens, sizes.local_attention)
-        everywhere = len(range(0, sizes.layers, GLOBAL_EVERY))
-        seen = tokens * everywhere + near * (sizes.layers - everywhere)
-    return tokens * (dense + 2 * 2 * seen * sizes.hidden)
+    dense = 2 * sizes.layers * (4 * sizes.hidden**2 + 2 * sizes.hidden * sizes.intermediate)
+    return tokens * (dense + 2 * 2 * tokens * sizes.layers * sizes.hidden)
 
 
 def step_tokens(setting: Setting) -> int:

@@ -11,18 +11,20 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from experiments.benchmark.measure import timed
 from experiments.benchmark.steps.setting import Device, Setting
 
 T = TypeVar("T")
 CHECKED_STEPS = 2
 PRODUCT = "matrix product"
+#: Variant -> mode of `torch.compile`; None to compile nothing.
+PYTORCH = {"pytorch": None, "pytorch-compile": "default", "pytorch-graphs": "reduce-overhead"}
 _CLEAR_PEAK = "5"  # Linux, proc(5): resets the peak resident set size
 
 
@@ -129,6 +131,14 @@ def run(variant: str, steps: int, device: str) -> dict[str, Any]:
     return {**times, "peak_mib": peaks[0] if peaks else None}
 
 
+def timed(work: Callable[[int], Any], repeat: int = 1) -> dict[str, float]:
+    """Seconds per repetition: wall clock, and CPU time of all threads together."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work(repeat)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {"wall_s": wall / repeat, "cpu_s": cpu / repeat}
+
+
 def find_device(device: Literal["auto", Device]) -> dict[str, Any]:
     """The device that "auto" stands for, its kind, and its bf16 operations a second if known."""
     import jax
@@ -160,14 +170,7 @@ def make(variant: str, setting: Setting, folder: Path) -> Step:
     if variant.startswith("pytorch"):
         from experiments.benchmark.steps import pytorch
 
-        kinds, modes = variant.split("-")[1:], {"compile": "default", "graphs": "reduce-overhead"}
-        return pytorch.ReaderStep(
-            setting,
-            folder,
-            mode=next((modes[kind] for kind in kinds if kind in modes), None),
-            candidate_losses="released" in kinds,
-            unpadded="unpadded" in kinds,
-        )
+        return pytorch.ReaderStep(setting, folder, mode=PYTORCH[variant])
     from experiments.benchmark.steps import jax_steps
 
     if variant == PRODUCT:
