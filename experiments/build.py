@@ -37,7 +37,7 @@ from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.errors import InputError, require
 from hardem_jax.registry import task_module, tasks_with
-from hardem_jax.show.text import as_text
+from hardem_jax.show.record import as_text
 
 if TYPE_CHECKING:
     from hardem_jax.data import builders

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from hardem_jax.cli.command import with_flags_of
 from hardem_jax.cli.evaluate import EvaluateCommand, written
-from hardem_jax.cli.flags import with_flags_of
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import sizes

@@ -36,10 +36,8 @@ from hardem_jax.analysis.comparison import (
     summarize,
     table,
 )
-from hardem_jax.cli.command import parse
-from hardem_jax.cli.devices import say
-from hardem_jax.cli.flags import with_flags_of
-from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.cli.command import parse, with_flags_of
+from hardem_jax.cli.train import Setting, TrainCommand, say
 from hardem_jax.data.files import make_out, write_json, write_text
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,9 +21,8 @@ from hardem_jax.analysis.comparison import score_text
 from hardem_jax.buckets.names import shown
 from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.cli.command import peak_mib
-from hardem_jax.cli.devices import OnDevices
+from hardem_jax.cli.train import OnDevices
 from hardem_jax.data.files import check_writable, file_digest, write_json, write_text
-from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
 from hardem_jax.registry import task_type
@@ -34,9 +33,6 @@ from hardem_jax.training.fingerprint import compared, may_change
 if TYPE_CHECKING:
     from hardem_jax.task.base import Questions, Task
     from hardem_jax.task.trained import Progress
-
-#: What questions are named by in the official files of SQuAD, TriviaQA and DROP.
-_ID_KEYS = ("id", "QuestionId", "query_id")
 
 _IS_WRITTEN = "is written"
 
@@ -66,9 +62,6 @@ class EvaluateCommand(OnDevices, abc.ABC):
         predictions: write the answers here, as JSON.
         by_question: write the official scores of every question here, as a JSON object: "ids", and
             under "scores" a list for each score that all of them have.
-        questions: also score the questions in this file on their own: ids, one per line or in JSON,
-            or an official file of SQuAD, TriviaQA or DROP. Each counts as often as the file has it,
-            and 0 if the split lacks it.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
         packed_tokens: pack inputs into rows of this many tokens (readers and taggers on pretrained
             encoders); None does as the run's own evaluations do.
@@ -84,7 +77,6 @@ class EvaluateCommand(OnDevices, abc.ABC):
     checkpoint: Literal["best", "last"] = "best"
     predictions: Path | None = written()
     by_question: Path | None = written()
-    questions: Path | None = may_change("identified by contents", default=None)
     batch_size: int = may_change("scores change by rounding at most", default=32)
     packed_tokens: int | None = may_change("scores change by rounding at most", default=None)
 
@@ -112,8 +104,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
     def outputs(self) -> tuple[Path, ...]:
         """Files to write besides the scores."""
         fields = (field for field in dataclasses.fields(self) if _IS_WRITTEN in field.metadata)
-        paths = (getattr(self, field.name) for field in fields)
-        return tuple(path for path in paths if path is not None)
+        return tuple(filter(None, (getattr(self, field.name) for field in fields)))
 
     def progress(self, name: str, total: int, unit: str) -> Progress:
         """A bar on stderr for the split of this name, or a line if that is not a terminal."""
@@ -134,12 +125,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
         evaluation = self._evaluation()
         for output in self.outputs():
             check_writable(output)
-        ids = None if self.questions is None else read_ids(self.questions)
         data = self.open()
         if data.scored:
             check_writable(self._scores_file(evaluation))
-            if ids is not None:
-                chosen_scores(ids, data.scored_ids(), {})  # refuses a file of other questions
         else:
             self._check_without_golds()
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
@@ -155,9 +143,6 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if data.scored:
             content = {**evaluation, "counts": counts, "scores": scores}
             content["split"] |= {"path": shown(self.data.resolve())}
-            if ids is not None:
-                chosen = chosen_scores(ids, data.scored_ids(), by_question)
-                content["chosen"] = self._chosen(chosen)
             write_json(file, content)
             print(f"scores: {shown(file)}")
         if self.predictions is not None:
@@ -179,13 +164,12 @@ class EvaluateCommand(OnDevices, abc.ABC):
         lost = [data.left_out[id] for id in ids[data.count :]]
         if data.scored:
             sizes = count_by_size(scores, data.set_sizes() or ())
-            of = {score: f"{count} questions" for score, count in sizes.items()}
-            of |= task.SHARES
+            of = {score: f"{count} questions" for score, count in sizes.items()} | task.SHARES
             every = {score: value for score, value in scores.items() if score not in of}
-            self._print(f"{name}: {len(ids)} questions", every)
             some = {score: value for score, value in scores.items() if score in of}
+            _print_table(f"{name}: {len(ids)} questions", every, {})
             if some:
-                self._print(f"{name}: % of what the last column names", some, of)
+                _print_table(f"{name}: % of what the last column names", some, of)
         else:
             print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
         reasons = dict(collections.Counter(lost).most_common())
@@ -196,43 +180,18 @@ class EvaluateCommand(OnDevices, abc.ABC):
         print(f"peak memory: {peak_mib():.0f} MiB")
         return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
 
-    def _chosen(self, chosen: dict[str, Any]) -> dict[str, Any]:
-        """The same; prints the scores of the questions that were asked for."""
-        missing = f", {chosen['missing']} of them not in the split" if chosen["missing"] else ""
-        title = f"{Path(str(self.questions)).name}: {chosen['questions']} questions{missing}"
-        self._print(title, chosen["scores"])
-        return chosen
-
     def _check_without_golds(self) -> None:
-        for flag, value in {"by-question": self.by_question, "questions": self.questions}.items():
-            if value is not None:
-                raise InputError(f"--{flag}: expected golds, found none in {self.data}")
+        if self.by_question is not None:
+            raise InputError(f"--by-question: expected golds, found none in {self.data}")
         if not self.outputs():
             expected = "golds, or a file for the answers (--predictions)"
             raise InputError(f"{self.data}: expected {expected}, found none")
-
-    @staticmethod
-    def _print(
-        title: str, scores: Mapping[str, float], of: Mapping[str, str] | None = None
-    ) -> None:
-        """Prints a table of scores; without ``of``, all are of the questions in the title."""
-        # A title is wrapped at the width of its table.
-        table = Table("metric", title=title, min_width=len(title))
-        table.add_column("%", justify="right")
-        if of:
-            table.add_column("of", justify="right")
-        for metric, value in scores.items():
-            share = [of[metric]] if of else []
-            table.add_row(metric, score_text(metric, value), *share)
-        Console().print(table)
 
     def _evaluation(self) -> dict[str, Any]:
         """What the scores depend on: options, checkpoint, split."""
         name, digest = self.split_and_digest()
         check_run(self.run_dir)
         options = {name: value for name, value in compared(self).items() if name != "type"}
-        if self.questions is not None:
-            options["questions"] = file_digest(self.questions)
         return {
             "options": options,
             "checkpoint": checkpoint_identity(self.run_dir, self.checkpoint),
@@ -248,64 +207,15 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return self.data.absolute().name, file_digest(record)
 
 
-def read_ids(file: Path) -> list[str]:
-    """Ids of questions, in order, each as often as the file has it.
-
-    One id per line; a JSON list of ids, or an object with ids as keys, such as predictions; or any
-    JSON, or JSON lines, with questions under `_ID_KEYS` at any depth, as in the official files.
-    """
-    text = read_text(file)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ids = lines
-    if text.lstrip()[:1] in ("[", "{"):
-        try:
-            content = json.loads(text)
-        except ValueError:
-            content = [_parsed(line, file) for line in lines]
-        ids = [*_nested_ids(content)] or [id for id in content if isinstance(id, str)]
-    if not ids:
-        raise InputError(f"{file}: expected ids of questions, found none")
-    return ids
-
-
-def _parsed(line: str, file: Path) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{file}: expected JSON or JSON lines, found {error}") from error
-
-
-def _nested_ids(content: Any) -> Iterator[str]:
-    if isinstance(content, Mapping):
-        yield from (content[key] for key in _ID_KEYS if isinstance(content.get(key), str))
-        content = content.values()
-    elif not isinstance(content, list):
-        return
-    for part in content:
-        yield from _nested_ids(part)
-
-
-def chosen_scores(
-    ids: Sequence[str], scored: Sequence[str], by_question: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Mean scores of some questions, each as often as it comes; one that has no score counts 0.
-
-    Of an id that was scored several times, the mean counts.
-
-    Example:
-        >>> chosen_scores(["b", "x", "b", "x"], ["a", "b"], {"em": [0.0, 100.0]})
-        {'questions': 4, 'missing': 2, 'scores': {'em': 50.0}}
-    """
-    wanted, places = collections.Counter(ids), collections.Counter(scored)
-    missing = sum(id not in places for id in ids)
-    if missing == len(ids):
-        raise InputError(f"--questions: expected ids of the split, found {ids[0]!r} and others")
-    weights = [wanted[id] / places[id] for id in scored]
-    scores = {
-        name: float(sum(w * value for w, value in zip(weights, values, strict=True))) / len(ids)
-        for name, values in by_question.items()
-    }
-    return {"questions": len(ids), "missing": missing, "scores": scores}
+def _print_table(title: str, scores: Mapping[str, float], of: Mapping[str, str]) -> None:
+    """Prints scores; without ``of``, all are of the questions in the title."""
+    # A title is wrapped at the width of its table.
+    table = Table("metric", title=title, min_width=len(title))
+    for column in ("%", "of") if of else ("%",):
+        table.add_column(column, justify="right")
+    for metric, value in scores.items():
+        table.add_row(metric, score_text(metric, value), *([of[metric]] if of else []))
+    Console().print(table)
 
 
 def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import lzma
+import os
+import shutil
 import tarfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from hardem_jax.data.files import work_folder
 from hardem_jax.errors import InputError
 
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second of one without members
@@ -58,3 +61,41 @@ def _check_inside(archive: Path, name: str) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):
         raise InputError(f"{archive}: expected members below its own folder, found {name!r}")
+
+
+def unpack_new(archive: Path, folder: Path) -> None:
+    """Unpacks an archive; the folder gets its name once it is complete."""
+    with work_folder(folder) as work:
+        new = work / "new"
+        new.mkdir()
+        extract(archive, new)
+        new.rename(folder)
+
+
+def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
+    """Unpacks a tar or zip archive into a folder; what is there already may be replaced.
+
+    Members are moved there after all of them were unpacked. `strip` leaves out the one folder that
+    holds all of them.
+
+    Raises:
+        InputError: it is no archive or damaged, a member would be written outside of the folder,
+            or there is more than one to leave out.
+    """
+    work = folder / f".{archive.name}.unpacking"
+    shutil.rmtree(work, ignore_errors=True)  # of a call that was stopped
+    work.mkdir(parents=True)
+    try:
+        extract(archive, work)
+        top = _only_folder(archive, work) if strip else work
+        shutil.copytree(top, folder, dirs_exist_ok=True, copy_function=os.replace)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _only_folder(archive: Path, work: Path) -> Path:
+    found = sorted(work.iterdir())
+    if len(found) != 1 or not found[0].is_dir():
+        names = ", ".join(path.name for path in found[:5])
+        raise InputError(f"{archive}: expected one folder with all members, found {names}")
+    return found[0]

@@ -69,7 +69,7 @@ class Solver(abc.ABC):
         """As many records as examples, in their order."""
 
     def facts(self, record: Record) -> dict[str, Any]:
-        """What `hardem_jax.data.builders.counts` counts of a record: at least its id and |Z|."""
+        """What `hardem_jax.data.builders.base` counts of a record: at least its id and |Z|."""
         return {"id": record["id"], "found": len(record[self.kind.solutions])}
 
 

@@ -22,8 +22,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from hardem_jax.data.batching.padding import Arrays
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import Arrays, fitting
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.equations.examples import NumericQuestion
 from hardem_jax.equations.solutions.enumeration import COUNT, PASSAGE

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import fitting
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
 from hardem_jax.equations.readers import cut_after_words, parse_number

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import fitting
 from hardem_jax.errors import InputError, check_choice, check_text
 from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.builds import WikiSQL

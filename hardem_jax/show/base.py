@@ -13,8 +13,7 @@ import numpy as np
 
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.show.html import as_html, document
-from hardem_jax.show.record import Moment, Record
-from hardem_jax.show.text import as_text
+from hardem_jax.show.record import Moment, Record, as_text
 
 
 @dataclasses.dataclass(frozen=True)

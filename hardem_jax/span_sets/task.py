@@ -31,9 +31,8 @@ from hardem_jax.span_sets.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.span_sets.distribution import marked_spans
 from hardem_jax.span_sets.inputs import pad_taggings, tokens_of
 from hardem_jax.span_sets.model import TaggedReader, TaggedReading
-from hardem_jax.task.base import LossFn, ShownAnswer, Task, keys_of_part, z_metrics
+from hardem_jax.task.base import LossFn, ShownAnswer, Task, keys_of_part, visit_metrics, z_metrics
 from hardem_jax.task.run_config import RunConfig
-from hardem_jax.task.z_visits import visit_metrics
 
 Array = jax.Array
 

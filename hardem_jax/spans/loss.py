@@ -15,8 +15,7 @@ from hardem_jax.objectives import Objective
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.distribution import SpanDistribution
 from hardem_jax.spans.model import SpanReader
-from hardem_jax.task.base import LossFn, keys_of_part, z_metrics
-from hardem_jax.task.z_visits import NOT_SEEN, visit_metrics
+from hardem_jax.task.base import NOT_SEEN, LossFn, keys_of_part, visit_metrics, z_metrics
 
 Array = jax.Array
 PER_WINDOW = LatentConfig()
@@ -44,7 +43,7 @@ def make_span_loss(
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
         `task.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
-        remembers whether the most likely mention of its group was in it (`task.z_visits`).
+        remembers whether the most likely mention of its group was in it (`visit_metrics`).
     """
     groups = _Groups(latent, negatives)
 

@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from hardem_jax.data.batching.padding import Arrays
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import Arrays, fitting
 from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.tables.table import Table

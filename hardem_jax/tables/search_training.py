@@ -15,7 +15,7 @@ from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.tables import learned_rewards
 from hardem_jax.tables.reward_features import cues_of
 from hardem_jax.tables.search import Executor, make_search_loss
-from hardem_jax.task.training import Training
+from hardem_jax.task.base import Training
 from hardem_jax.training.grad_accumulation import LossFn
 
 

@@ -10,9 +10,8 @@ from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from hardem_jax.data.batching.evaluation import evaluation_batches
-from hardem_jax.data.batching.packing import PADDING
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
+from hardem_jax.data.batching.plans import PADDING, evaluation_batches
 from hardem_jax.errors import InputError
 from hardem_jax.search.protocol import LOSS_ONLY
 from hardem_jax.task.base import A, D, R, Task

@@ -4,7 +4,7 @@ import gcsfs.core
 import pytest
 import s3fs
 
-from hardem_jax.buckets import claims
+from hardem_jax.buckets import mirror
 from hardem_jax.buckets.names import VARIABLE
 from tests.emulators import BUCKET, emulated
 
@@ -33,7 +33,7 @@ def environment(emulator):
 def bucket(cloud, tmp_path, monkeypatch):
     """The address of an empty folder; copies lie in ``tmp_path / "here"``."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "here"))
-    monkeypatch.setattr(claims, "BEAT", 0.05)
+    monkeypatch.setattr(mirror, "BEAT", 0.05)
     return f"{cloud}://{BUCKET}/{tmp_path.name}"
 
 

@@ -6,7 +6,8 @@ import shutil
 import fsspec
 import pytest
 
-from hardem_jax.buckets import claims, names, store
+from hardem_jax.buckets import mirror as claims
+from hardem_jax.buckets import names, store
 from hardem_jax.buckets.copies import copy, run_to_read
 from hardem_jax.buckets.mirror import mirror
 from hardem_jax.buckets.names import VARIABLE, publish

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.devices import VARIABLE, OnDevices, _commit, enable_compilation_cache, made_by
+from hardem_jax.cli.train import VARIABLE, OnDevices, _commit, enable_compilation_cache, made_by
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices.mesh import (
     data_mesh,

@@ -22,9 +22,9 @@ MAY_BE_ZERO = {
     "NAQANetModelConfig.num_highway_layers",
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
-    *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),
+    *("PlantedConfig.noise", "Regimes.minutes", "SetSizes.minutes"),
     *("Reproduce.minutes", "TrainStep.minutes"),
-    *("LatentScope.shown", "LatentScope.train_questions", "SetSizes.shown"),
+    "SetSizes.shown",
     "SetSizes.subset_seed",
     *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise", "Knobs.warm"),
     *(f"{kind}.{name}" for kind in ("BeamMML", "BeamHardEM") for name in ("samples", "memory")),
@@ -43,7 +43,7 @@ ONLY_FINITE = {
 }
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("LatentScope.minutes", "SetSizes.minutes", "TrainStep.minutes"),
+    *("SetSizes.minutes", "TrainStep.minutes"),
     "SetSizes.targets",
     *("SetSizes.subset_questions", "HardEM.tau"),
     *(

@@ -9,7 +9,7 @@ from flax import nnx
 
 from experiments import drop, triviaqa, wikisql
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import fitting
 from hardem_jax.documents.questions import ReadingQuestions
 from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.equations.task import EquationTask

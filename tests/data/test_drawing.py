@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from hardem_jax.data.drawing import draw_first, fitting
+from hardem_jax.data.batching.padding import fitting
+from hardem_jax.data.builders.read import draw_first
 from hardem_jax.queries.examples import QueryQuestion
 
 

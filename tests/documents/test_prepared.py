@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from hardem_jax.data.builders.sources import digest
+from hardem_jax.data.builders.base import digest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
 from hardem_jax.data.tokenizer import Tokenizer

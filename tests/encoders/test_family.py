@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.data.batching.packing import packing_arrays
+from hardem_jax.data.batching.plans import packing_arrays
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.distilbert import DistilBert, DistilBertConfig
 from hardem_jax.encoders.electra import Electra, ElectraConfig

@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from hardem_jax.data.batching.packing import packing_arrays
+from hardem_jax.data.batching.plans import packing_arrays
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.packing import encode_layers
 from hardem_jax.errors import InputError

@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import fitting
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.equations.examples import NumericExample

@@ -11,10 +11,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.download import catalog
-from experiments.download.archives import unpack
-from experiments.download.catalog import DATASETS, Dataset, Source
-from experiments.download.command import RETRIES, Download
+from experiments.download import command as catalog
+from experiments.download.command import DATASETS, RETRIES, Dataset, Download, Source
+from hardem_jax.data.archives import unpack
 from hardem_jax.errors import InputError
 
 

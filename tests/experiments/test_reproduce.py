@@ -7,12 +7,10 @@ import time
 import pytest
 
 from experiments import drop, narrativeqa, nq_open, retrieve, triviaqa, triviaqa_open, wikisql
-from experiments.download.catalog import DATASETS
-from experiments.download.command import Download
+from experiments.download.command import DATASETS, Download
 from experiments.paper.set_sizes import SetSizes
 from experiments.reproduce import command as reproduce_command
-from experiments.reproduce.command import Reproduce, plan, run_stages
-from experiments.reproduce.plans import PLANS, Stage
+from experiments.reproduce.command import PLANS, Reproduce, Stage, plan, run_stages
 from experiments.tabulate import Tabulate
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.compare import CompareCommand

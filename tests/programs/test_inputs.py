@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import fitting
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.programs.examples import ProgramQuestion

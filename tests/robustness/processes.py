@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.buckets import claims
+from hardem_jax.buckets import mirror
 from hardem_jax.cli.command import run_command
 
 #: Commands that run longer, in seconds, are killed.
@@ -140,7 +140,7 @@ def _child(
     """
     os.environ |= environment or {}
     if beat is not None:
-        claims.BEAT = beat
+        mirror.BEAT = beat
     for stream, name in enumerate(STREAMS, start=1):
         with open(folder / name, "wb") as file:
             os.dup2(file.fileno(), stream)

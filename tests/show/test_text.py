@@ -1,7 +1,6 @@
 """A record as text: a line a solution, the most likely first, and nothing that moves a cursor."""
 
-from hardem_jax.show.record import Entry, Moment, Record
-from hardem_jax.show.text import as_text
+from hardem_jax.show.record import Entry, Moment, Record, as_text
 
 
 def test_lines_are_aligned_and_the_most_likely_come_first():

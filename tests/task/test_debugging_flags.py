@@ -19,8 +19,7 @@ from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.tables.reward_features import CUES
 from hardem_jax.tables.search import make_search_loss
-from hardem_jax.task.base import make_loss
-from hardem_jax.task.z_visits import first_memory
+from hardem_jax.task.base import first_memory, make_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state, recall

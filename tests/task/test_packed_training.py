@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from hardem_jax import HardEM
-from hardem_jax.data.batching.packing import packing_arrays, rows_needed
+from hardem_jax.data.batching.plans import packing_arrays, rows_needed
 from hardem_jax.encoders.packing import encode_layers, token_metrics
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state

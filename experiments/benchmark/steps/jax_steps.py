@@ -18,7 +18,7 @@ from experiments.benchmark.steps.setting import (
     Device,
     Setting,
 )
-from hardem_jax.data.batching.packing import packing_arrays, rows_needed
+from hardem_jax.data.batching.plans import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.bert import BertConfig
 from hardem_jax.encoders.pretrained import load_encoder, untrained_encoder

@@ -11,9 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from hardem_jax.data.batching.packing import PADDING
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.batching.plans import Plan
+from hardem_jax.data.batching.plans import PADDING, Plan
 
 Scope = Literal["window", "document", "question"]
 

@@ -6,6 +6,7 @@ Each task provides a `Pad` function that decides which arrays its batches contai
 
 import dataclasses
 import functools
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -129,3 +130,13 @@ class Subset(Sequence[T]):
     def sizes(self) -> np.ndarray:
         inputs: Any = self._items
         return inputs.sizes[self._indices]
+
+
+def fitting(id: str, count: int, room: int) -> np.ndarray:
+    """Ascending indices of the solutions that a row has ``room`` for: all of ``count``, or the
+    first, which First-only uses, and a sample of the others fixed by the id."""
+    if count <= room:
+        return np.arange(count)
+    rng = np.random.default_rng(zlib.crc32(id.encode("utf-8", "surrogatepass")))
+    others = 1 + rng.choice(count - 1, room - 1, replace=False)
+    return np.concatenate([[0], np.sort(others)])

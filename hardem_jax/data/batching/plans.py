@@ -3,26 +3,98 @@
 When training on windows, an item is one positive (with mentions) and by default one negative
 (without), as in the paper's open-domain reader, so a batch of B items has ``2 B`` rows, item by
 item. Rows are padded to the smallest *bucket* that holds the longest of them, so that a step is
-compiled only once per bucket, or packed (`data.batching.packing`).
+compiled only once per bucket, or packed: several inputs in
+each row that the encoder reads (Krell et al., 2021). A packed batch keeps its layout, one input per
+row padded to T, so that heads and Z are unaffected; two additional arrays map each token to its
+position in the P rows of S tokens and back, for `encoders.packing.encode`. Each of G devices packs
+its own part of the batch, so no token moves between devices.
 """
 
 from __future__ import annotations
 
 import abc
+import bisect
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from hardem_jax.data.batching.packing import PADDING, packing_arrays, rounded_rows, rows_needed
-from hardem_jax.data.batching.padding import Batch, BatchConfig, Items, Pad
+from hardem_jax.data.batching.padding import Arrays, Batch, BatchConfig, Items, Pad
 from hardem_jax.errors import InputError
+
+T = TypeVar("T")
+
+#: Marks positions without a token and rows without an input.
+PADDING = -1
+
+
+def pack_lengths(lengths: np.ndarray, row_tokens: int) -> np.ndarray:
+    """``[N]`` int32, the row of each input by best-fit decreasing, at most 11/9 of the optimum plus
+    one row (Johnson et al., 1974); empty inputs go to row 0."""
+    rows = np.zeros(len(lengths), np.int32)
+    free: list[tuple[int, int]] = []  # (free tokens, row number), ascending
+    num_rows = 0
+    for i in np.argsort(-lengths, kind="stable"):
+        length = int(lengths[i])
+        if not length:
+            break
+        fullest = bisect.bisect_left(free, (length, 0))
+        if fullest < len(free):
+            room, row = free.pop(fullest)
+        else:
+            room, row = row_tokens, num_rows
+            num_rows += 1
+        rows[i] = row
+        bisect.insort(free, (room - length, row))
+    return rows
+
+
+def rows_needed(lengths: np.ndarray, row_tokens: int) -> int:
+    """The number of rows that `pack_lengths` fills, at least 1."""
+    return int(pack_lengths(lengths, row_tokens).max(initial=0)) + 1
+
+
+def rounded_rows(rows: int) -> int:
+    """``rows``, raised by at most a sixteenth, so that there are few different shapes."""
+    # A power of two between 1/32 and 1/16 of the rows.
+    multiple = 1 << max(0, (rows // 16).bit_length() - 1)
+    return -(-rows // multiple) * multiple
+
+
+def packing_arrays(
+    where: np.ndarray, *, num_devices: int, num_rows: int, row_tokens: int
+) -> dict[str, np.ndarray]:
+    """Indices that pack the tokens of a batch into rows and unpack them again, `PADDING` where
+    there is none.
+
+    ``where`` ``[R, T]`` marks real tokens. ``packing`` ``[G, P / G, S]`` int32 indexes the
+    flattened ``[R / G, T]`` tokens of a device, ``unpacking`` ``[R, T]`` int32 its flattened ``[P /
+    G, S]`` positions.
+    """
+    num_inputs, num_tokens = where.shape
+    lengths = where.sum(axis=1).reshape(num_devices, -1)
+    packing = np.full((num_devices, num_rows * row_tokens), PADDING, np.int32)
+    unpacking = np.full((num_devices, num_inputs // num_devices, num_tokens), PADDING, np.int32)
+    positions = np.arange(num_tokens, dtype=np.int32)
+    for device, own in enumerate(lengths.tolist()):
+        rows = pack_lengths(lengths[device], row_tokens).tolist()
+        if max(rows) >= num_rows:
+            raise ValueError(f"num_rows: expected at least {max(rows) + 1}, found {num_rows}")
+        begins = [row * row_tokens for row in range(num_rows)]
+        for i, (row, length) in enumerate(zip(rows, own, strict=True)):
+            begin, end = begins[row], begins[row] + length
+            packing[device, begin:end] = positions[:length] + i * num_tokens
+            unpacking[device, i, :length] = positions[:length] + begin
+            begins[row] = end
+    return {
+        "packing": packing.reshape(num_devices, num_rows, row_tokens),
+        "unpacking": unpacking.reshape(num_inputs, num_tokens),
+    }
+
 
 if TYPE_CHECKING:
     import grain
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,3 +340,70 @@ def _own_items(items: np.ndarray, negatives: int) -> np.ndarray:
     own = items.astype(np.int32)
     own[:, items.shape[1] - negatives :] = PADDING
     return own.reshape(-1)
+
+
+def evaluation_batches(
+    examples: Items[T],
+    lengths: np.ndarray,
+    *,
+    config: BatchConfig,
+    pad: Pad[T],
+    num_devices: int = 1,
+) -> Iterator[tuple[np.ndarray, Arrays]]:
+    """Yields all examples as (index of each row's example ``[R]`` or `PADDING`, arrays).
+
+    Padded, a batch holds examples of similar length; those longer than the last bucket share an
+    additional one. Packed, it holds a random sample, so that short examples fill up the rows of the
+    long ones, and all batches have one shape.
+    """
+    longest = int(lengths.max(initial=0))
+    buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]
+    bucket_indices = np.searchsorted(buckets, lengths)
+    if config.packed_tokens:
+        num_tokens = buckets[int(bucket_indices.max(initial=0))]
+        row_tokens = max(config.packed_tokens, longest)
+        num_rows, batches = _packed(lengths, config.batch_size, row_tokens, num_devices)
+        for chosen in batches:
+            arrays = pad(_rows(examples, chosen), num_tokens)
+            sizes = {"num_devices": num_devices, "num_rows": num_rows, "row_tokens": row_tokens}
+            yield chosen, arrays | packing_arrays(arrays["where"], **sizes)
+        return
+    for bucket, num_tokens in enumerate(buckets):
+        members = np.flatnonzero(bucket_indices == bucket)
+        for begin in range(0, len(members), config.batch_size):
+            chosen = _filled_up(members[begin : begin + config.batch_size], config.batch_size)
+            yield chosen, pad(_rows(examples, chosen), num_tokens)
+
+
+def _packed(
+    lengths: np.ndarray, batch_size: int, row_tokens: int, num_devices: int
+) -> tuple[int, list[np.ndarray]]:
+    """P / G, packed rows per device, and the examples of each batch, ``[R]`` int."""
+    # In the order of the data, neighbours are windows of one document, which are equally long.
+    order = np.random.default_rng(0).permutation(len(lengths))
+    size = batch_size // num_devices
+    needed = [
+        rows_needed(lengths[order[begin : begin + size]], row_tokens)
+        for begin in range(0, len(order), size)
+    ]
+    # Enough for most; the others leave examples to the next part.
+    num_rows = rounded_rows(int(np.median(needed))) if needed else 1
+    parts, begin = [], 0
+    while begin < len(order):
+        part = order[begin : begin + size]
+        while rows_needed(lengths[part], row_tokens) > num_rows:
+            part = part[:-1]
+        parts.append(_filled_up(part, size))
+        begin += len(part)
+    nothing = np.full(size, PADDING)
+    parts += [nothing] * (-len(parts) % num_devices)
+    grouped = range(0, len(parts), num_devices)
+    return num_rows, [np.concatenate(parts[i : i + num_devices]) for i in grouped]
+
+
+def _filled_up(chosen: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(chosen, (0, size - len(chosen)), constant_values=PADDING)
+
+
+def _rows(examples: Items[T], chosen: np.ndarray) -> list[T | None]:
+    return [None if i == PADDING else examples[int(i)] for i in chosen]

@@ -5,7 +5,7 @@ A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
 ===========================  ==========================================================
 ``{name}-{split}.array_...`` shards of records, in the order of the source
 ``build.json``               what determined the content, counts, |Z| statistics
-``{split}.index.json``       see `hardem_jax.data.builders.counts`
+``{split}.index.json``       which records are its questions, see `count`
 ``dataset_info.json`` ...    what TFDS needs to read it back
 ``checksums.json``           size and SHA-256 of the other files
 ===========================  ==========================================================
@@ -13,6 +13,12 @@ A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
 The fingerprint covers the code's format, the options, and the content of every source file. If one
 of them changes, so does the folder: a build is found again only if it would be made again. While a
 build is under way, its folder is called ``incomplete.*``.
+
+``checksums.tsv`` holds what may be downloaded, in TFDS's layout: address, bytes, SHA-256, name. The
+digests are public records: TriviaQA's from the TFDS builder ``trivia_qa``, those of DROP and
+WikiSQL from ``dataset_infos.json`` of their Hugging Face builders. A download with another digest
+is refused. NarrativeQA's repository has no archive whose bytes stay the same, and passages of
+open-domain questions come from a retriever: a person supplies those files.
 """
 
 from __future__ import annotations
@@ -23,26 +29,164 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download.checksums import load_url_infos
+from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
+from tensorflow_datasets.core.download.util import DownloadError
 from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
 from hardem_jax.checksums import write_checksums
-from hardem_jax.data.builders.counts import count
-from hardem_jax.data.builders.features import BUILD_FILE, FORMAT, features_of, index_file
-from hardem_jax.data.builders.shards import Shard, cut, write_shard
-from hardem_jax.data.builders.sources import digest, download
-from hardem_jax.data.data_sets import DataSet
-from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.archives import unpack_new
+from hardem_jax.data.builders.read import BUILD_FILE, FORMAT, index_file
+from hardem_jax.data.builders.shards import Shard, cut, features_of, write_shard
+from hardem_jax.data.data_sets import DataSet, RecordKind, Release
+from hardem_jax.data.exclusions import ExclusionCounts, size_summary
 from hardem_jax.data.files import write_json, writing
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.data.parallel import map_in_order
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, found_by
 from hardem_jax.locks import locked
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of a folder, of the names and contents of all files below it."""
+    try:
+        if not os.path.isdir(path):
+            with open(path, "rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest()
+        names = sorted(file.relative_to(path).as_posix() for file in _files_below(path))
+    except OSError as error:
+        raise InputError(f"{path}: expected a file or folder, found {found_by(error)}") from error
+    whole = hashlib.sha256()
+    for name in names:
+        # A name need not be UTF-8: Python keeps its bytes as surrogates.
+        whole.update(f"{digest(path / name)} {name}\n".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
+
+
+def _files_below(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
+    """All files, those in linked folders included; a link to a folder that it lies in is not."""
+    found = os.stat(folder)
+    here = found.st_dev, found.st_ino
+    if here not in above:
+        for path in folder.iterdir():
+            yield from _files_below(path, above | {here}) if path.is_dir() else (path,)
+
+
+def download(release: Release, dl_manager: tfds.download.DownloadManager, folder: Path) -> Path:
+    """The folder of a release, downloaded and unpacked, or found where it was before."""
+    assert release.url is not None
+    try:
+        if not folder.is_dir():
+            _reach(release.url)
+        archive: Any = dl_manager.download(release.url)
+    except NonMatchingChecksumError as error:
+        raise InputError(
+            f"{release.url}: expected the SHA-256 of checksums.tsv, found another one; the release "
+            f"has changed: get it from {release.home} and give its folder"
+        ) from error
+    except (OSError, DownloadError) as error:
+        raise InputError(
+            f"{release.url}: cannot be downloaded ({error}); get it from {release.home} and give "
+            "its folder"
+        ) from error
+    if not folder.is_dir():
+        unpack_new(Path(archive), folder)
+    return folder / release.inside
+
+
+def _reach(url: str) -> None:
+    """Raises `OSError` if there is no way to the server: TFDS would try for minutes."""
+    from hardem_jax.hub import SECONDS
+
+    address = urllib.parse.urlsplit(url)
+    if address.scheme in urllib.request.getproxies():  # which knows the way
+        return
+    port = address.port or {"http": 80, "https": 443}[address.scheme]
+    socket.create_connection((address.hostname, port), timeout=SECONDS).close()
+
+
+#: The split that is trained on.
+TRAIN = "train"
+
+
+def count(
+    kind: RecordKind,
+    split: str,
+    rows: Sequence[dict[str, Any]],
+    skips: ExclusionCounts,
+    data_set: DataSet,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``build.json`` and ``{split}.index.json`` say of a split, given `Solver.facts` of every
+    record with its "digest".
+
+    A question that Z cannot hold is left out, and added to ``skips``. So is, of some kinds and in
+    "train", one without a solution: training cannot use it. Their records stay. "content" is the
+    digest of all digests, options and numbers left out. The index holds
+
+    ============  ================================================================================
+    ``left_out``  [id, reason] of every question that cannot be used, in the order they were found
+    ``kept``      those of these ids under which there is a question nevertheless
+    ``repeated``  [id, golds] of every question whose id was seen before, of numeric questions
+    ``skipped``   places of the records that are none of the split's questions, ascending
+    ``tables``    table id -> place of the first record that holds the table
+    ============  ================================================================================
+    """
+    used, skipped = [], []
+    tables: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        reason, _, note = row.get("defect", "").partition(": ")
+        if not reason and not row["found"] and split == TRAIN:
+            reason, note = kind.no_solution, row.get("note", "")
+        if reason:
+            skips.add(reason, row["id"], note)
+            skipped.append(place)
+            continue
+        used.append(row)
+        if kind.with_table:
+            tables.setdefault(row["table_id"], place)
+        if warning := row.get("warning"):
+            skips.warn(warning, row["id"])
+    sizes = [row["found"] for row in used]
+    counts = {
+        "questions read": len(used) + skips.total,
+        "left out": skips.total,
+        "questions": len(used),
+        "questions with a solution": sum(size > 0 for size in sizes),
+    }
+    if kind.with_table:
+        cut = [row["found"] - row["kept"] for row in used]
+        counts["questions cut by the cap"] = sum(number > 0 for number in cut)
+        counts["solutions cut by the cap"] = sum(cut)
+        counts["tables"] = len(tables)
+    # Not of ids: a question without one has a path in its place.
+    determined = [dataclasses.asdict(data_set), skips.as_dict(), [row["digest"] for row in rows]]
+    found = {
+        "counts": list(counts.items()),  # in this order, for people
+        "solutions per question": size_summary(sizes),
+        "excluded": skips.as_dict(),
+        "warnings": skips.warnings_as_dict(),
+        "report": str(skips).splitlines(),
+        "content": hashlib.sha256(json.dumps(determined).encode()).hexdigest()[:16],
+    }
+    ids = {row["id"] for row in used}
+    index = {
+        "left_out": skips.left_out,
+        "kept": sorted({id for id, _ in skips.left_out if id in ids}),
+        "skipped": skipped,
+        "tables": tables,
+    }
+    if kind.repetitions:
+        index["repeated"] = skips.repetitions
+    return found, index
+
 
 _WORK = "work"
 

@@ -9,6 +9,7 @@ those that `hardem_jax.data.builders.beam` runs elsewhere.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -19,12 +20,40 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import tensorflow_datasets as tfds
 from array_record.python.array_record_module import ArrayRecordWriter
+from tensorflow_datasets.core.example_serializer import ExampleSerializer
 
-from hardem_jax.data.builders.features import serialize
-from hardem_jax.data.data_sets import Record, Solver
+from hardem_jax.data.data_sets import Record, RecordKind, Solver
 from hardem_jax.data.files import writing
 from hardem_jax.errors import InputError
+
+
+def features_of(kind: RecordKind) -> tfds.features.FeaturesDict:
+    """The TFDS features of a kind of record."""
+    return _features(kind.name, kind.texts, kind.lists, kind.numbers, tuple(kind.arrays.items()))
+
+
+@functools.cache
+def _features(name_of_kind, texts, lists, numbers, arrays) -> tfds.features.FeaturesDict:
+    features = tfds.features
+    found: dict[str, Any] = {name: features.Text() for name in texts}
+    found |= {name: features.Sequence(features.Text()) for name in lists}
+    found |= {name: features.Scalar(np.int64) for name in numbers}
+    for name, (dtype, width) in arrays:
+        shape = (None,) if width is None else (None, width)
+        found[name] = features.Tensor(shape=shape, dtype=np.dtype(dtype), encoding="bytes")
+    return features.FeaturesDict(found)
+
+
+def serialize(kind: RecordKind, record: Record) -> bytes:
+    """A record as a `tf.train.Example`, with the order of its map fixed: the same bytes in every
+    process."""
+    features = features_of(kind)
+    specs: Any = features.get_serialized_info()
+    example: Any = ExampleSerializer(specs).get_tf_example(features.encode_example(record))
+    return example.SerializeToString(deterministic=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.batching.grouped import GroupedPlan, group_ids
-from hardem_jax.data.batching.packing import PADDING
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.batching.plans import training_batches
+from hardem_jax.data.batching.plans import PADDING, training_batches
 
 # Three questions: one of 4 windows in two documents, one of 1, one without a mention; windows with
 # a mention come first, as in a prepared split.

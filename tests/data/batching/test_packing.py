@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardem_jax.data.batching.packing import PADDING, pack_lengths, packing_arrays, rows_needed
+from hardem_jax.data.batching.plans import PADDING, pack_lengths, packing_arrays, rows_needed
 
 
 @pytest.mark.parametrize("seed", range(5))

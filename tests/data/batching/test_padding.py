@@ -6,10 +6,15 @@ import functools
 import numpy as np
 import pytest
 
-from hardem_jax.data.batching.evaluation import evaluation_batches
-from hardem_jax.data.batching.packing import PADDING, rows_needed
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.batching.plans import TrainingPlan, example_batches, training_batches
+from hardem_jax.data.batching.plans import (
+    PADDING,
+    TrainingPlan,
+    evaluation_batches,
+    example_batches,
+    rows_needed,
+    training_batches,
+)
 from hardem_jax.documents.inputs import pad_windows
 from hardem_jax.documents.windows import Window
 from hardem_jax.errors import InputError

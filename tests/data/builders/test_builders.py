@@ -17,7 +17,7 @@ import tensorflow_datasets as tfds
 
 from hardem_jax.data import builders
 from hardem_jax.data.builders import base, shards
-from hardem_jax.data.builders.features import serialize
+from hardem_jax.data.builders.shards import serialize
 from hardem_jax.data.exclusions import NOT_ENUMERABLE
 from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum

@@ -14,7 +14,8 @@ import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 
 from hardem_jax.data import builders
-from hardem_jax.data.builders.sources import digest, download, unpack
+from hardem_jax.data.archives import unpack_new as unpack
+from hardem_jax.data.builders.base import digest, download
 from hardem_jax.data.data_sets import Release
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.errors import InputError
