@@ -98,11 +98,17 @@ def markdown(drawn: Table) -> str:
         |---|
         | 1000 |
     """
-    head = [str(column.header).replace("\n", " ") for column in drawn.columns]
     rows = zip(*(column.cells for column in drawn.columns), strict=True)
-    lines = [head, *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
-    text = [f"| {' | '.join(line)} |\n" for line in lines]
-    return "".join([text[0], f"|{'---|' * len(head)}\n", *text[1:]])
+    return markdown_rows([[column.header for column in drawn.columns], *rows])
+
+
+def markdown_rows(rows: Sequence[Sequence[Any]]) -> str:
+    """Rows of cells as a Markdown table; the first is its head."""
+    lines = []
+    for row in rows:
+        texts = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in row)
+        lines.append("".join(f"| {text} " if text else "| " for text in texts) + "|\n")
+    return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
 
 
 def cell(value: Any, factor: float = 1, digits: int | None = None) -> str:

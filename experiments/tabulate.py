@@ -8,18 +8,26 @@ folders, and files of runs, become one Markdown table with intervals and paired 
     python -m experiments.tabulate --runs monday.jsonl tuesday.jsonl --metrics accuracy "hit@1"
 
 A file that ``--save`` writes has a line for each run with its settings and the scores of every
-question. Runs that differ in more than objective and seed are rows of their own, named after what
-differs.
+question. Which settings differ between runs becomes part of their names: nothing is averaged that
+was not trained alike.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from hardem_jax.analysis.finished_runs import read_runs, rows, table
+import numpy as np
+
+from experiments.report import markdown_rows
+from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_text
+from hardem_jax.errors import InputError, found_by
+from hardem_jax.training.fingerprint import Meaning, flatten, meaning, portable, without_seed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +52,251 @@ class Tabulate:
             lines = (run.line() for seeds in found.values() for run in seeds.values())
             write_text(self.save, "".join(f"{line}\n" for line in lines))
         print(table(found, self.metrics, self.against), end="")
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """What a run that has ended leaves for tables.
+
+    Attributes:
+        objective: its label, from `hardem_jax.objectives.label`.
+        seed: of training.
+        settings: all that decides on its scores, dotted name -> text.
+        scores: metric -> score after the last step.
+        by_question: metric -> ``[N]`` score of each question, in the order of the data.
+    """
+
+    objective: str
+    seed: int
+    settings: Mapping[str, str]
+    scores: Mapping[str, float]
+    by_question: Mapping[str, Sequence[float]]
+
+    def line(self) -> str:
+        """The run as a line of JSON, without folders of the machine it was made on.
+
+        Example:
+            >>> FinishedRun("MML", 0, {"model.encoder": "/models/ada/bert"}, {"step": 9.0},
+            ...             {"em": [100.0, 0.0]}).line()
+            '{"objective": "MML", "seed": 0, "settings": {"model.encoder": "bert"}, \
+"scores": {"step": 9.0}, "by_question": {"em": "10"}}'
+        """
+        content = dataclasses.asdict(self) | {"settings": portable(self.settings)}
+        content["by_question"] = {name: _packed(x) for name, x in self.by_question.items()}
+        return json.dumps(content)
+
+
+def read_runs(source: Path) -> list[FinishedRun]:
+    """Runs that have ended, of a run's folder, a folder of such folders, or a file of lines."""
+    if source.is_dir():
+        folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
+        runs = [_of_folder(x) for x in folders if (x / "by_question.json").is_file()]
+    else:
+        try:
+            lines = source.read_text("utf-8").splitlines()
+        except OSError as error:
+            raise InputError(f"{source}: expected runs, found {found_by(error)}") from error
+        except ValueError as error:
+            raise InputError(f"{source}: expected runs as text, found {error}") from error
+        runs = [_of_line(line, f"{source}:{number}") for number, line in enumerate(lines, start=1)]
+    if not runs:
+        raise InputError(f"{source}: expected runs that have ended, found none")
+    return runs
+
+
+def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
+    """Name -> seed -> run, of runs that differ in nothing but their seed.
+
+    The name is the objective's, with the settings in which runs differ: those of most runs go
+    without saying. The same run from two sources counts once. Runs that cannot be seeds of one row,
+    such as those on other data, are refused.
+    """
+    runs = list(runs)
+    _check_starts(runs)
+    settings = [without_seed(run.settings) for run in runs]
+    usual = _usual(settings)
+    found: dict[str, dict[int, FinishedRun]] = {}
+    first: dict[str, dict[str, str]] = {}
+    for run, own in zip(runs, settings, strict=True):
+        texts = {name: own.get(name, "not set") for name in usual}
+        unusual = [f"{name} {text}" for name, text in texts.items() if text != usual[name]]
+        row = ", ".join([run.objective, *unusual])
+        if found.setdefault(row, {}).setdefault(run.seed, run).by_question != run.by_question:
+            raise InputError(
+                f"runs: {row}: expected one run with seed {run.seed}, found two with other scores"
+            )
+        of_first = first.setdefault(row, own)
+        for name in sorted(own.keys() | of_first.keys()):
+            if own.get(name) != of_first.get(name):
+                values = f"{of_first.get(name)} and {own.get(name)}"
+                raise InputError(f"runs: {row}: expected one value of {name}, found {values}")
+    return found
+
+
+def _check_starts(runs: Iterable[FinishedRun]) -> None:
+    """Raises InputError unless runs of all seeds started from one run, or each from its own."""
+    starts: dict[str, dict[int, str]] = {}
+    for run in runs:
+        own = flatten(run.settings)
+        if (content := own.get("contents of init_from.content")) is None:
+            continue
+        by_seed = starts.setdefault(own["contents of init_from.run"], {})
+        if by_seed.setdefault(run.seed, content) != content:
+            found = f"{by_seed[run.seed]} and {content}"
+            raise InputError(f"runs: seed {run.seed}: expected one start, found {found}")
+    for by_seed in starts.values():
+        if 1 < len(different := set(by_seed.values())) < len(by_seed):
+            expected = "seeds that all start from one run, or each from its own"
+            found = f"{len(different)} starts for {len(by_seed)} seeds"
+            raise InputError(f"runs: expected {expected}, found {found}")
+
+
+def table(
+    found: Mapping[str, Mapping[int, FinishedRun]],
+    metrics: Sequence[str] = (),
+    against: str | None = None,
+) -> str:
+    """A Markdown table: rows of `rows`, and of each metric the mean with its interval of 95 %.
+
+    Rows that lack scores of questions have the standard deviation over seeds instead. Differences
+    from the row ``against`` are over the seeds that both have.
+    """
+    if against is not None and against not in found:
+        raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")
+    every = [run for runs in found.values() for run in runs.values()]
+    of_questions = list(dict.fromkeys(metric for run in every for metric in run.by_question))
+    metrics = metrics or of_questions
+    known = list(dict.fromkeys(name for run in every for name in (*run.by_question, *run.scores)))
+    if unknown := next((metric for metric in metrics if metric not in known), None):
+        raise InputError(f"metrics: expected one of {', '.join(known)}, found {unknown!r}")
+    header = ["", "seeds"]
+    for metric in metrics:
+        header.append(metric)
+        if against is not None and metric in of_questions:
+            header += [f"{metric} - {against}", "p"]
+    lines = [header]
+    for name, runs in found.items():
+        cells = [name, " ".join(map(str, sorted(runs)))]
+        for metric in metrics:
+            cells.append(_cell(runs, metric))
+            if against is not None and metric in of_questions:
+                cells += _compared(found, name, against, metric) if name != against else ["", ""]
+        lines.append(cells)
+    return markdown_rows(lines)
+
+
+def _cell(runs: Mapping[int, FinishedRun], metric: str) -> str:
+    if all(metric in run.by_question for run in runs.values()):
+        return str(interval(_by_question(runs, sorted(runs), metric)))
+    if not all(metric in run.scores for run in runs.values()):
+        return "-"
+    scores = [run.scores[metric] for run in runs.values()]
+    return f"{np.mean(scores):.1f}" + (f" ± {np.std(scores, ddof=1):.1f}" if scores[1:] else "")
+
+
+def _compared(
+    found: Mapping[str, Mapping[int, FinishedRun]], name: str, against: str, metric: str
+) -> list[str]:
+    """The cells of a difference and of its p; a dash without a common seed, or without scores."""
+    runs, others = found[name], found[against]
+    common = sorted(runs.keys() & others.keys())
+    both = [run for seed in common for run in (runs[seed], others[seed])]
+    if not both or not all(metric in run.by_question for run in both):
+        return ["-", "-"]
+    for run, other in zip(both[::2], both[1::2], strict=True):
+        _check_questions(f"{name} and {against}", run, other)
+    ours, theirs = (_by_question(x, common, metric) for x in (runs, others))
+    if ours.shape != theirs.shape:
+        raise InputError(
+            f"{metric}: expected scores of the same questions, "
+            f"found {ours.shape[1]} and {theirs.shape[1]}"
+        )
+    ahead = difference(ours, theirs)
+    return [str(ahead), f"{ahead.p:.2g}"]
+
+
+def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:
+    """Raises InputError if the settings say that other questions were scored."""
+    ours, theirs = _with_counts(flatten(run.settings)), _with_counts(flatten(other.settings))
+    shared = sorted(ours.keys() & theirs.keys())
+    differing = {name: meaning(name) for name in shared if ours[name] != theirs[name]}
+    refused = Meaning.QUESTIONS
+    if not any(Meaning.RULES in means for means in differing.values()):
+        refused |= Meaning.CONTENT
+    for name, means in differing.items():
+        if means & refused:
+            raise InputError(
+                f"{names}: expected the same {name}, found {ours[name]} and {theirs[name]}"
+            )
+
+
+def _with_counts(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings, with the counts of a build, which are pairs, under names of their own."""
+    counts = {
+        f"{name}.{key}": str(count)
+        for name, text in settings.items()
+        if name.endswith(".counts")
+        for key, count in json.loads(text)
+    }
+    return dict(settings) | counts
+
+
+def _by_question(runs: Mapping[int, FinishedRun], seeds: Sequence[int], metric: str) -> np.ndarray:
+    """``[S, N]`` float."""
+    scores = [runs[seed].by_question[metric] for seed in seeds]
+    if len(sizes := sorted({len(x) for x in scores})) > 1:
+        found = " and ".join(map(str, sizes))
+        raise InputError(f"{metric}: expected scores of the same questions, found {found}")
+    return np.asarray(scores, float)
+
+
+def _usual(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The most frequent text of each setting that names rows, of those in which runs differ."""
+    usual = {}
+    for name in dict.fromkeys(name for own in settings for name in own):
+        texts = [own.get(name, "not set") for own in settings]
+        if len(set(texts)) > 1 and Meaning.ROW in meaning(name):
+            usual[name] = max(dict.fromkeys(texts), key=texts.count)
+    return usual
+
+
+def _of_folder(folder: Path) -> FinishedRun:
+    try:
+        final = json.loads((folder / "final.json").read_text("utf-8"))
+        by_question = json.loads((folder / "by_question.json").read_text("utf-8"))
+        settings = final["settings"]
+        return FinishedRun(
+            objective=final["objective"],
+            seed=int(settings["loop.seed"]),
+            # As in a file of runs, so that a run is the same wherever it is read from.
+            settings=portable(settings),
+            scores=dict(final["scores"]),
+            by_question=by_question["scores"],
+        )
+    except OSError as error:
+        raise InputError(f"{folder}: expected a run of compare, found {found_by(error)}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{folder}: expected a run of compare, found {error!r}") from error
+
+
+def _of_line(line: str, where: str) -> FinishedRun:
+    try:
+        content: dict[str, Any] = json.loads(line)
+        by_question = {name: _unpacked(x) for name, x in content.pop("by_question").items()}
+        return FinishedRun(**content, by_question=by_question)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{where}: expected a run, found {error!r}") from error
+
+
+def _packed(scores: Sequence[float]) -> str | list[float]:
+    """A digit for each question if all scores are 0 or 100."""
+    if not set(scores) <= {0.0, 100.0}:
+        return list(scores)
+    return "".join("1" if score else "0" for score in scores)
+
+
+def _unpacked(scores: str | list[float]) -> list[float]:
+    return [100.0 * int(x) for x in scores] if isinstance(scores, str) else scores
 
 
 if __name__ == "__main__":

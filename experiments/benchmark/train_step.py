@@ -10,9 +10,8 @@ The variants take turns, each in a process of its own, for several rounds. Repor
 over rounds and, round by round, the speed relative to the faster PyTorch variant. CPU time, of all
 threads together, is the steadier figure on a machine that others use too, because waiting costs
 none. An example is a row of the batch. The first step includes compilation; peak memory is of the
-device on a GPU, else of the whole process, the libraries' own code included. Utilisation is the
-share of what a large matrix product reaches on the same device, measured in the same rounds;
-`step_flops` says what is counted.
+device on a GPU, else of the whole process, the libraries' own code included. MFU is the
+share of what the maker's data sheet promises; `step_flops` says what is counted.
 
 "pytorch-graphs" is compiled for CUDA graphs (`mode="reduce-overhead"`), the fastest on a GPU.
 "encoder" is our step without any head; those of all tasks have names of their own (the `benchmark`
@@ -37,14 +36,13 @@ from rich.progress import track
 
 from experiments.benchmark.steps import workers
 from experiments.benchmark.steps.setting import (
-    MATRIX_SIZE,
     STEPS,
     Setting,
     StepFlags,
     step_flops,
     step_tokens,
 )
-from experiments.benchmark.steps.workers import PRODUCT, PYTORCH, Worker, WorkerError
+from experiments.benchmark.steps.workers import PYTORCH, Worker, WorkerError
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
@@ -69,7 +67,6 @@ COLUMNS = {
     "speed, faster\nPyTorch = 1": ("speed_wall_s", 1, 2),
     "CPU ms\nper step": ("cpu_s", 1000, 0),
     "the same,\nCPU time": ("speed_cpu_s", 1, 2),
-    "utilisation,\n%": ("utilisation", 100, 0),
     "MFU,\n%": ("mfu", 100, 1),
     "first\nstep, s": ("first_step_s", 1, 1),
     "peak\nMiB": ("peak_mib", 1, 0),
@@ -187,7 +184,7 @@ class TrainStep(StepFlags):
         group: Sequence[Variant],
         setting: Setting,
         folder: Path,
-        data_sheet: float | None,
+        peak: float | None,
         until: float,
     ) -> dict[str, Any]:
         """A group at one length and number of devices, until this moment; one round at least."""
@@ -212,29 +209,20 @@ class TrainStep(StepFlags):
             if not turns:
                 return result | {"least_s": time.monotonic() - begins}
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
-            # With our step; on a GPU on its own, for its matrices are not memory of the step.
-            shared = "ours" in turns and setting.device == "cpu"
-            turns[PRODUCT] = turns["ours"] if shared else stack.enter_context(Worker(folder))
-            turns[PRODUCT](workers.build, PRODUCT, setting, folder)
             runs = {
                 name: functools.partial(worker, workers.run, name, self.steps, setting.device)
                 for name, worker in turns.items()
             }
             built = time.monotonic()
             times = interleave(runs, self.rounds, f"T={setting.tokens}", until=until)
-            round_s = (time.monotonic() - built) / len(times[PRODUCT])
+            round_s = (time.monotonic() - built) / len(next(iter(times.values())))
         measured = {
             name: {measure: [one[measure] for one in rounds] for measure in rounds[0]}
             for name, rounds in times.items()
         }
-        device: Any = setting.device
-        peak = 2 * MATRIX_SIZE[device] ** 3 / min(measured.pop(PRODUCT)["wall_s"])
         for variant in measured:
-            variants[variant] |= summarize(variant, measured, setting, peak, data_sheet)
-        return result | {
-            "matrix_product_flops_per_s": peak,
-            "least_s": built - begins + round_s,  # with one round
-        }
+            variants[variant] |= summarize(variant, measured, setting, peak)
+        return result | {"least_s": built - begins + round_s}  # with one round
 
     def _notes(self, found: Mapping[str, Any], results: Sequence[dict[str, Any]]) -> list[str]:
         """What must be known to read the table."""
@@ -246,9 +234,6 @@ class TrainStep(StepFlags):
         ]
         for result in results:
             at = f"T={result['tokens']}, {result['num_devices']} devices"
-            if "matrix_product_flops_per_s" in result:
-                peak = result["matrix_product_flops_per_s"] / 1e12
-                lines.append(f"{at}: a large matrix product reaches {peak:.3f} TFLOP/s")
             for variant, found in result["variants"].items():
                 compared = found.get("without_dropout", {}).get("loss")
                 said = found.get("error") or f"losses of two steps without dropout {compared}"
@@ -285,40 +270,29 @@ def summarize(
     variant: str,
     measured: Mapping[str, Mapping[str, list[Any]]],
     setting: Setting,
-    peak: float,
-    data_sheet: float | None = None,
+    peak: float | None = None,
 ) -> dict[str, Any]:
-    """The figures of one variant.
+    """The figures of one variant, from ``wall_s``, ``cpu_s`` and ``peak_mib`` of all variants.
 
-    Args:
-        variant: which.
-        measured: ``wall_s``, ``cpu_s`` and ``peak_mib`` of every round, of all variants.
-        setting: of the step.
-        peak: operations per second of a large matrix product on one device.
-        data_sheet: operations per second of one device by its maker, for bf16.
-
-    Returns:
-        Quartiles of seconds per step; examples per second; real tokens per second, utilisation and
-        MFU of one device (None for a model with an encoder of its own, MFU also in float32); and
-        the speed relative to the fastest PyTorch variant within rounds, None without one.
+    Quartiles of seconds per step; examples per second; real tokens per second and MFU of one device
+    (None for a model with an encoder of its own, MFU also in float32 or without ``peak``, the
+    maker's operations per second for bf16); and the speed relative to the fastest PyTorch variant
+    within rounds, None without one.
     """
     own = measured[variant]
     seconds = statistics.median(own["wall_s"])
-    tokens = utilisation = mfu = None
+    tokens = mfu = None
     step = STEPS["spans" if variant == "ours" or variant in PYTORCH else variant]
     if not step.own_encoder:
         read = dataclasses.replace(setting, shortest=1.0) if step.fills_rows else setting
         tokens = int(step_tokens(read)) / seconds / setting.num_devices
-        flops = step_flops(setting) / seconds / setting.num_devices
-        utilisation = flops / peak
-        if data_sheet and setting.dtype == "bfloat16":
-            mfu = flops / data_sheet
+        if peak and setting.dtype == "bfloat16":
+            mfu = step_flops(setting) / seconds / setting.num_devices / peak
     result: dict[str, Any] = {
         "rounds": own,
         "peak_mib": own["peak_mib"][-1],
         "examples_per_s": setting.examples / seconds,
         "tokens_per_s": tokens,
-        "utilisation": utilisation,
         "mfu": mfu,
     }
     for measure in ("wall_s", "cpu_s"):

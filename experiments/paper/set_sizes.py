@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from experiments.report import markdown_rows
 from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.compare import CompareCommand, comparison
@@ -220,11 +221,11 @@ def table(found: Mapping[str, Scores], monitor: str) -> str:
     scores = next(iter(next(iter(found.values())).values()))
     metric = monitor if monitor in scores else next(iter(scores))
     objectives = list(dict.fromkeys(name for cell in found.values() for name in cell))
-    lines = [f"| {metric} | {' | '.join(objectives)} |", "|---" * (1 + len(objectives)) + "|"]
-    for name, cell in found.items():
-        texts = (str(cell[x][metric]) if x in cell else "-" for x in objectives)
-        lines.append(f"| {name} | {' | '.join(texts)} |")
-    return "".join(f"{line}\n" for line in lines)
+    rows = [
+        [name, *(str(cell[x][metric]) if x in cell else "-" for x in objectives)]
+        for name, cell in found.items()
+    ]
+    return markdown_rows([[metric, *objectives], *rows])
 
 
 def _first_seeds(cell: CompareT, count: int) -> CompareT:

@@ -17,8 +17,6 @@ from rich.table import Table
 
 from hardem_jax.analysis.statistics import Difference, Interval, difference, interval
 
-#: Entries of a run's scores that are not scores.
-NOT_PERCENT = ("step", "minutes")
 #: An objective is said to be ahead of another below this p.
 LEVEL = 0.05
 
@@ -129,7 +127,7 @@ def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_see
         result.add_column(name, justify="right")
     # Some scores only some objectives have, such as a share of answers that are all wrong.
     for metric in dict.fromkeys(metric for scores in summary.values() for metric in scores):
-        if metric not in NOT_PERCENT:
+        if metric != "step":
             cells = [
                 _cell(metric, summary[name].get(metric), found[name].get(metric))
                 for name in summary

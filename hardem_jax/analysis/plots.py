@@ -60,12 +60,10 @@ def learning_curves(
             steps = [step for step in curves[0] if all(step in curve for curve in curves)]
             values = np.array([[curve[step] for step in steps] for curve in curves])
             colour, variant = styles[name]
-            dashes = LINES[variant % len(LINES)]
-            mean = values.mean(axis=0)
-            panel.plot(steps, mean, dashes, color=colour, label=name, marker="o", ms=3)
-            if len(runs) > 1:
-                low, high = values.min(axis=0), values.max(axis=0)
-                panel.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+            look = {"color": colour, "label": name, "marker": "o", "ms": 3}
+            panel.plot(steps, values.mean(axis=0), LINES[variant % len(LINES)], **look)
+            band = values.min(axis=0), values.max(axis=0)
+            panel.fill_between(steps, *band, color=colour, alpha=0.15, lw=0)
         panel.set(xlabel="training step", ylabel=label)
         panel.set_xlim(left=0)
         _finish_panel(panel)

@@ -44,7 +44,7 @@ def checkpoint_of(name: str) -> str | None:
 
 
 def whole(names: Collection[str]) -> list[str]:
-    """The names without locks and without checkpoints that are not complete.
+    """The names without locks and claims and without checkpoints that are not complete.
 
     The checksums of a checkpoint are the last of its files to be written and the first to go.
 
@@ -55,14 +55,9 @@ def whole(names: Collection[str]) -> list[str]:
     return [
         name
         for name in names
-        if not _is_lock(name)
+        if not f".{name.rpartition('/')[2]}".endswith(f".{LOCK_FILE}")
         and ((owner := checkpoint_of(name)) is None or f"{owner}/{MANIFEST}" in names)
     ]
-
-
-def _is_lock(name: str) -> bool:
-    """Whether a file is a lock or a claim, "lock.json" or "run.lock.json"; not "block.json"."""
-    return f".{name.rpartition('/')[2]}".endswith(f".{LOCK_FILE}")
 
 
 def copy(where: str, *, without: Iterable[str] = ()) -> Path:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +223,11 @@ class Mirror:
     def _local(self) -> dict[str, tuple[int, int]]:
         """Size and time of every file by its name; those that go meanwhile are left out."""
         found = {}
-        files = [self._place] if self._place.is_file() else _walk(self._place)
+        files = [self._place] if self._place.is_file() else self._place.rglob("*")
         for file in files:
             with contextlib.suppress(FileNotFoundError):
+                if file.is_dir():
+                    continue
                 stat = file.stat()
                 name = file.relative_to(self._place).as_posix() if file != self._place else ""
                 found[name] = (stat.st_size, stat.st_mtime_ns)
@@ -243,11 +245,6 @@ class Mirror:
                 prefix = record.removesuffix(MANIFEST)
                 same |= {prefix + name for name in recorded_files(file.parent)} | {record}
         return same & set(wanted)
-
-
-def _walk(folder: Path) -> Iterable[Path]:
-    for parent, _, names in os.walk(folder):
-        yield from (Path(parent, name) for name in names)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -45,15 +45,11 @@ READ, RUN, STARTED_FROM, WRITTEN = ("data", "dev"), "run_dir", "init_from", "out
 def run_command(
     commands: Mapping[str, type] | type, *, prog: str, argv: Sequence[str] | None = None
 ) -> None:
-    """Parse a command line such as ``train --data DIR`` and run it.
+    """Parses a command line such as ``train --data DIR`` and runs it.
 
-    ``train --config runs/mml/config.json --out runs/again`` takes all other flags from a file.
-
-    Args:
-        commands: name -> frozen dataclass whose fields are the flags and whose method ``run``
-            does the work; the dataclass itself for a program with one command.
-        prog: name of the program in help texts.
-        argv: the arguments; those of the process by default.
+    ``commands`` maps a name to a frozen dataclass whose fields are the flags and whose method
+    ``run`` does the work; or it is the dataclass of a program with one command. ``train --config
+    runs/mml/config.json --out runs/again`` takes all other flags from a file.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Answers and tables hold whatever the data hold; not every terminal can show it.
@@ -75,11 +71,7 @@ def run_command(
 
 
 def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any:
-    """The dataclass that a command line describes.
-
-    Args:
-        commands: as in `run_command`, or a union of dataclasses, each a subcommand.
-        prog, argv: as in `run_command`.
+    """The dataclass that a command line describes; ``commands`` may be a union of them, too.
 
     Raises:
         InputError: the file of ``--config`` holds no flags of this command.
@@ -134,57 +126,48 @@ def _of_file(kind: type, file: Path) -> Any:
 def on_this_disk(command: Any) -> Iterator[Any]:
     """The command with local folders for those in buckets; uploads what it has written.
 
-    Args:
-        command: a dataclass, or anything else, which is left alone.
-
     Raises:
         InputError: a bucket cannot be used, or another flag than those above names one.
     """
-    named = _in_buckets(command)
+    fields = dataclasses.fields(command) if dataclasses.is_dataclass(command) else ()
+    values = {field.name: getattr(command, field.name) for field in fields}
+    # The flags that name a bucket, each with its path or paths.
+    named = {
+        name: value if isinstance(value, tuple) else (value,) for name, value in values.items()
+    }
+    named = {name: paths for name, paths in named.items() if any(map(_in_bucket, paths))}
     if not named:
         yield command
         return
     from hardem_jax.buckets.copies import CHECKPOINTS, copy, run_to_read  # they need fsspec
     from hardem_jax.buckets.mirror import mirror
 
-    for name, value in named.items():
+    for name, paths in named.items():
         if name not in (*READ, RUN, STARTED_FROM, WRITTEN):
-            found, flag = next(filter(None, map(address, _parts(value)))), name.replace("_", "-")
+            found, flag = next(filter(None, map(address, paths))), name.replace("_", "-")
             raise InputError(f"--{flag}: expected a path on this disk, found {found}")
-    local: dict[str, Any] = {}
     with contextlib.ExitStack() as open:
-        for name, value in named.items():
-            if name in (*READ, STARTED_FROM):
-                without = ["last"] if name == STARTED_FROM else []
-                paths = tuple(
-                    part if (at := address(part)) is None else copy(at, without=without)
-                    for part in _parts(value)
-                )
-                local[name] = paths if isinstance(value, tuple) else paths[0]
-            elif where := address(value):
-                if name == RUN:
-                    used = getattr(command, "checkpoint", None)
-                    unused = [each for each in CHECKPOINTS if used in CHECKPOINTS and each != used]
-                    local[name] = open.enter_context(run_to_read(where, without=unused))
-                else:
-                    local[name] = open.enter_context(mirror(where))
-        yield dataclasses.replace(command, **local)
 
+        def local(name: str, path: Any) -> Any:
+            if (where := address(path)) is None:
+                return path
+            if name == WRITTEN:
+                return open.enter_context(mirror(where))
+            if name == RUN:
+                used = getattr(command, "checkpoint", None)
+                unused = [each for each in CHECKPOINTS if used in CHECKPOINTS and each != used]
+                return open.enter_context(run_to_read(where, without=unused))
+            return copy(where, without=["last"] if name == STARTED_FROM else [])
 
-def _in_buckets(command: Any) -> dict[str, Any]:
-    """The fields of a command that name a bucket, with their values."""
-    if not dataclasses.is_dataclass(command):
-        return {}
-    values = {field.name: getattr(command, field.name) for field in dataclasses.fields(command)}
-    return {name: value for name, value in values.items() if any(map(_in_bucket, _parts(value)))}
+        changes: dict[str, Any] = {}
+        for name, paths in named.items():
+            found = tuple(local(name, path) for path in paths)
+            changes[name] = found if isinstance(values[name], tuple) else found[0]
+        yield dataclasses.replace(command, **changes)
 
 
 def _in_bucket(value: Any) -> bool:
     return isinstance(value, Path) and address(value) is not None
-
-
-def _parts(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _examples(text: str, program: str) -> str:
@@ -303,13 +286,8 @@ def with_flags_of(
 ) -> Any:
     """A subclass of ``base`` that has the fields of other dataclasses, too, and their docstrings.
 
-    Args:
-        kinds: dataclasses; of fields with one name, those of the first count, and then ``base``'s.
-        name: of the class.
-        base: a dataclass with a method ``run``.
-        without: names of fields of ``kinds`` that it does not get.
-        defaults: field -> its default, in place of that in ``kinds`` or ``base``.
-        **attributes: of the class.
+    Of fields with one name, those of the first of ``kinds`` count, and then ``base``'s; defaults
+    are in their place. ``attributes`` are those of the class.
     """
     fields: dict[str, tuple[str, Any, dataclasses.Field]] = {}
     docs: dict[str, str] = {}

@@ -7,12 +7,6 @@ the last to end writes the tables.
 
 Reported are the scores after the last step, or after the evaluation at which ``--loop.patience``
 ran out: choosing the best evaluation would favour the objective that varies most.
-The table and ``comparison.json`` hold mean and standard deviation over seeds and, for official
-scores, intervals over seeds and questions and paired tests between objectives.
-``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|,
-``watched-<id>.html`` P(z) over Z of a question that is watched, by step of the first seed, and
-``predictions.md`` some answers. A run's folder keeps its scores in ``final.json`` and those of
-every question in ``by_question.json``.
 """
 
 from __future__ import annotations
@@ -55,13 +49,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """One run of the grid, and what it has written when it has ended.
-
-    Attributes:
-        name: label of the objective.
-        train: the command.
-        settings: what the scores depend on.
-    """
+    """One run of the grid, with the label of its objective and all that its scores depend on."""
 
     name: str
     train: TrainCommand
@@ -286,13 +274,16 @@ class CompareCommand(Setting):
 
     def _train(self, name: str, objective: Objective, seed: int) -> TrainCommand:
         of_train = {field.name for field in dataclasses.fields(self.TRAIN)}
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        shared = {name: value for name, value in fields.items() if name in of_train}
-        shared |= {"out": self._folder(name, seed)}
-        shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
+        own = {field.name for field in dataclasses.fields(self)}
+        shared: dict[str, Any] = {field: getattr(self, field) for field in own & of_train}
         starts = self.init_from or (None,)
-        shared |= {"init_from": starts[self.seeds.index(seed) if len(starts) > 1 else 0]}
-        return self.TRAIN(**shared, objective=objective)
+        shared |= {
+            "out": self._folder(name, seed),
+            "loop": dataclasses.replace(self.loop, seed=seed),
+            "init_from": starts[self.seeds.index(seed) if len(starts) > 1 else 0],
+            "objective": objective,
+        }
+        return self.TRAIN(**shared)
 
     def _score(self, run: _Run) -> None:
         """Writes the scores of one run, trained unless it has ended with the same settings."""
@@ -301,9 +292,9 @@ class CompareCommand(Setting):
         folder = run.train.out
         run.train.run()  # refuses a folder with other settings
         run.questions.unlink(missing_ok=True)  # from when the run had stopped early
-        scores = last_evaluation(folder) | dict(self.more_scores(folder))
-        if (minutes := training_minutes(folder)) is not None:
-            scores["minutes"] = minutes
+        *_, last = (line for line in read_metrics(folder) if line["kind"] == "eval")
+        scores = {name: value for name, value in last.items() if name != "kind"}
+        scores |= self.more_scores(folder)
         # A list keeps the order of the scores.
         content = {"objective": label(run.train.objective), "settings": run.settings}
         write_json(run.final, content | {"scores": list(scores.items())})
@@ -379,30 +370,3 @@ def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
         return dict(content["scores"]) if same else None
     except (OSError, ValueError, KeyError):  # killed while it was written
         return None
-
-
-def last_evaluation(run_dir: Path) -> dict[str, float]:
-    """The metrics of the last evaluation in a run's ``metrics.jsonl``."""
-    evaluations = [line for line in read_metrics(run_dir) if line["kind"] == "eval"]
-    return {name: value for name, value in evaluations[-1].items() if name != "kind"}
-
-
-def training_minutes(run_dir: Path) -> float | None:
-    """Minutes that the steps of a run took, those before it was stopped included.
-
-    Compilation, evaluations and checkpoints do not count. None if the run logged no rate.
-    """
-    lines = read_metrics(run_dir)
-    trained = [line for line in lines if line["kind"] == "train"]
-    if not trained:
-        return None
-    # A line that is due at the first step of a process has its rate, start-up included.
-    first = {line["step"] for line in lines if line["kind"] == "start"}
-    rated = [line for line in trained if line["step"] not in first] or trained
-    seconds, last = 0.0, 0
-    for line in rated:
-        seconds += (line["step"] - last) / line["steps_per_second"]
-        last = line["step"]
-    # Steps after the last rate take as long. A run that stopped early ends with an evaluation.
-    seconds += (max(line["step"] for line in lines) - last) / rated[-1]["steps_per_second"]
-    return seconds / 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,6 @@ MISSING_EVIDENCE = "evidence file missing"
 SEVERAL_SPANS = "several answer spans required"
 IMPOSSIBLE = "marked impossible to answer"
 MISPLACED_MENTION = "annotated offset does not hold the answer"
-
-
-@dataclass
-class _Tally:
-    """The number of occurrences of a reason, and the first few ids."""
-
-    count: int = 0
-    ids: list[str] = field(default_factory=list)
 
 
 class ExclusionCounts:
@@ -65,18 +56,19 @@ class ExclusionCounts:
         self._keep = keep
         self.left_out: list[tuple[str, str]] = []
         self.repetitions: list[tuple[str, Any]] = []
-        self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
-        self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
+        # Reason -> ids, with notes.
+        self._excluded: defaultdict[str, list[str]] = defaultdict(list)
+        self._warned: defaultdict[str, list[str]] = defaultdict(list)
         self._seen: set[str] = set()
 
     def add(self, reason: str, id: str, note: str = "") -> None:
         """Counts the example `id` as left out for `reason`; `note` is shown with the id."""
-        self._count(self._excluded[reason], f"{id}: {note}" if note else id)
+        self._excluded[reason].append(f"{id}: {note}" if note else id)
         self.left_out.append((id, reason))
 
     def warn(self, reason: str, id: str) -> None:
         """Counts a defect of the example `id`, which is still used."""
-        self._count(self._warned[reason], id)
+        self._warned[reason].append(id)
 
     def repeated(self, id: str, golds: Any = None) -> bool:
         """Returns True, and counts the example as left out, if `id` was seen before.
@@ -95,23 +87,22 @@ class ExclusionCounts:
     @property
     def total(self) -> int:
         """Number of examples left out, over all reasons."""
-        return sum(tally.count for tally in self._excluded.values())
+        return sum(map(len, self._excluded.values()))
 
     def as_dict(self) -> dict[str, int]:
         """Reason -> number of examples left out, in order of first occurrence."""
-        return {reason: tally.count for reason, tally in self._excluded.items()}
+        return {reason: len(ids) for reason, ids in self._excluded.items()}
 
     def warnings_as_dict(self) -> dict[str, int]:
         """Reason -> number of warnings on examples that were kept."""
-        return {reason: tally.count for reason, tally in self._warned.items()}
+        return {reason: len(ids) for reason, ids in self._warned.items()}
 
     def ids(self, reason: str) -> tuple[str, ...]:
         """The first ids left out for `reason`; if there are none, the first warned about."""
-        tallies = self._excluded if reason in self._excluded else self._warned
-        return tuple(tallies[reason].ids) if reason in tallies else ()
+        return tuple((self._excluded.get(reason) or self._warned.get(reason, []))[: self._keep])
 
     def __str__(self) -> str:
-        warnings = sum(tally.count for tally in self._warned.values())
+        warnings = sum(map(len, self._warned.values()))
         lines = [f"{_plural(self.total, 'example')} left out", *self._lines(self._excluded)]
         if warnings:
             lines += [f"{_plural(warnings, 'warning')} on examples kept"]
@@ -122,18 +113,12 @@ class ExclusionCounts:
         """Like ``str``, but on one line, to append to an error message."""
         return "; ".join(line.strip() for line in str(self).splitlines())
 
-    def _count(self, tally: _Tally, id: str) -> None:
-        tally.count += 1
-        if len(tally.ids) < self._keep:
-            tally.ids.append(id)
-
-    @staticmethod
-    def _lines(tallies: dict[str, _Tally]) -> list[str]:
+    def _lines(self, found: Mapping[str, list[str]]) -> list[str]:
         lines = []
-        for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count):
-            more = ", ..." if tally.count > len(tally.ids) > 0 else ""
-            shown = f" ({', '.join(map(printable, tally.ids))}{more})" if tally.ids else ""
-            lines.append(f"  {reason}: {tally.count}{shown}")
+        for reason, ids in sorted(found.items(), key=lambda item: -len(item[1])):
+            some = ", ".join(map(printable, ids[: self._keep]))
+            shown = f" ({some}{', ...' * (len(ids) > self._keep)})" if some else ""
+            lines.append(f"  {reason}: {len(ids)}{shown}")
         return lines
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import dataclasses
 import gzip
 import io
 import json
@@ -52,11 +53,12 @@ def json_events(path: PathLike) -> Iterator[tuple[str, str, Any]]:
             yield event
 
 
+@dataclasses.dataclass
 class _Checked:
     """Passes bytes of JSON on to the parser, which would take half a surrogate pair for "?"."""
 
-    def __init__(self, stream: ByteStream, path: PathLike):
-        self._stream, self._path = stream, path
+    _stream: ByteStream
+    _path: PathLike
 
     def read(self, size: int = -1, /) -> bytes:
         """About `size` bytes, which end outside of an escape."""
@@ -160,20 +162,11 @@ def long_csv_fields() -> Iterator[None]:
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (index, object) for the list under the top-level `key` of one large JSON object."""
     count = 0
-    try:
-        with json_errors(path, lambda: f"{count} items of {key!r}"):
-            for item in ijson.items(json_events(path), f"{key}.item"):
-                if not isinstance(item, dict):
-                    place = f"{path}: item {count} of {key!r}"
-                    raise InputError(f"{place}: expected an object, found {json_type(item)}")
-                count += 1
-                yield count - 1, item
-    except InputError:
+    with json_errors(path, lambda: f"{count} items of {key!r}"):
+        for count, item in enumerate(ijson.items(json_events(path), f"{key}.item"), start=1):
+            yield count - 1, _object(item, f"{path}: item {count - 1} of {key!r}")
         if count == 0:
-            _require_list(path, key)  # raises a more specific error
-        raise
-    if count == 0:
-        _require_list(path, key)
+            _require_list(path, key)
 
 
 def first_list(path: PathLike) -> str:
@@ -204,18 +197,14 @@ def _require_list(path: PathLike, key: str) -> None:
     """Raises a specific `InputError` if `path` has no list under the top-level `key`."""
     expected = f"an object with a list under {key!r}"
     keys: list[str] = []
-    try:
-        for prefix, event, value in json_events(path):
-            if not prefix and event == "map_key":
-                keys.append(value)
-            elif prefix == key and event == "start_array":
-                return
-            elif event in _EVENTS and (prefix == key or (not prefix and event != "start_map")):
-                under = " under it" if prefix else ""
-                raise InputError(f"{path}: expected {expected}, found {_EVENTS[event]}{under}")
-    except (ijson.JSONError, UnicodeDecodeError):
-        if not keys:
-            return  # broken from the start, which the caller reports
+    for prefix, event, value in json_events(path):
+        if not prefix and event == "map_key":
+            keys.append(value)
+        elif prefix == key and event == "start_array":
+            return
+        elif event in _EVENTS and (prefix == key or (not prefix and event != "start_map")):
+            under = " under it" if prefix else ""
+            raise InputError(f"{path}: expected {expected}, found {_EVENTS[event]}{under}")
     raise lacks(keys, expected, str(path))
 
 
@@ -224,10 +213,9 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     count = 0
     with json_errors(path, lambda: f"{count} entries"):
         for key, value in ijson.kvitems(json_events(path), ""):
-            if not isinstance(value, dict):
-                raise InputError(f"{path}: {key!r}: expected an object, found {json_type(value)}")
+            entry = _object(value, f"{path}: {key!r}")
             count += 1
-            yield key, value
+            yield key, entry
     if count == 0 and (event := next(json_events(path))[1]) != "start_map":
         raise InputError(f"{path}: expected an object, found {_EVENTS[event]}")
 
@@ -249,12 +237,9 @@ def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]
         return
     number = 0
     with json_errors(path, lambda: f"{number} items"):
-        for record in ijson.items(json_events(path), "item"):
-            number += 1
+        for number, record in enumerate(ijson.items(json_events(path), "item"), start=1):
             place = f"{path}: item {number}"
-            if not isinstance(record, dict):
-                raise InputError(f"{place}: expected an object, found {json_type(record)}")
-            yield number, place, record
+            yield number, place, _object(record, place)
 
 
 def first_character(path: PathLike) -> bytes:
@@ -295,6 +280,10 @@ def _parse(text: str, place: str, decoder: json.JSONDecoder) -> dict[str, Any]:
         raise InputError(f"{place}: expected a JSON object, found broken JSON: {found}") from error
     except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
         raise InputError(f"{place}: expected a JSON object, cannot be parsed: {error}") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{place}: expected an object, found {json_type(record)}")
-    return record
+    return _object(record, place)
+
+
+def _object(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{place}: expected an object, found {json_type(value)}")
+    return value

@@ -196,12 +196,9 @@ class Tokenizer:
             **names,
             **_casing(whole),
         }
-        texts = {
-            "tokenizer.json": whole.to_str(pretty=True),
-            "tokenizer_config.json": json.dumps(content, indent=2) + "\n",
-        }
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        (folder / "tokenizer.json").write_text(whole.to_str(pretty=True), encoding="utf-8")
+        config = json.dumps(content, indent=2) + "\n"
+        (folder / "tokenizer_config.json").write_text(config, encoding="utf-8")
 
     def _pair_template(self) -> PairTemplate | None:
         """What the post-processor puts around two texts, whatever kind of post-processor it is;
@@ -220,9 +217,9 @@ class Tokenizer:
 
     def _special(self, *tokens: str) -> int:
         """Id of the first of these tokens that the vocabulary has."""
-        for token in tokens:
-            if (token_id := self._tokenizer.token_to_id(token)) is not None:
-                return token_id
+        ids = map(self._tokenizer.token_to_id, tokens)
+        if (found := next((id for id in ids if id is not None), None)) is not None:
+            return found
         raise InputError(
             "tokenizer: expected a BERT vocabulary, or special tokens as RoBERTa has them; "
             f"found no {' or '.join(tokens)} in it"
@@ -298,9 +295,8 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
 def _from_vocabulary(file: Path) -> tokenizers.Tokenizer:
     """BERT's tokenizer with the wordpieces of ``vocab.txt``, one per line."""
     config = _settings(file)
-    vocabulary: dict[str, int] = {}
-    for number, piece in enumerate(read_text(file).removesuffix("\n").split("\n")):
-        vocabulary[piece.removesuffix("\r")] = number
+    pieces = read_text(file).removesuffix("\n").split("\n")
+    vocabulary = {piece.removesuffix("\r"): number for number, piece in enumerate(pieces)}
     if "[UNK]" not in vocabulary:
         raise InputError("expected a BERT vocabulary, found no [UNK] in it")
     tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
@@ -310,8 +306,7 @@ def _from_vocabulary(file: Path) -> tokenizers.Tokenizer:
         handle_chinese_chars=config.get("tokenize_chinese_chars", True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = [piece for piece in _SPECIAL if piece in vocabulary]
-    tokenizer.add_special_tokens(special)
+    tokenizer.add_special_tokens([piece for piece in _SPECIAL if piece in vocabulary])
     return tokenizer
 
 

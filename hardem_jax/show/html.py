@@ -10,6 +10,7 @@ import html
 import importlib.resources
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from hardem_jax.show.record import Mark, Record, Text, count, segments
@@ -110,11 +111,8 @@ def style_sheet() -> str:
 
 
 def _joined(children: Sequence[str]) -> Html:
-    return Html("".join(map(_escaped, children)))
-
-
-def _escaped(text: str) -> str:
-    return text if isinstance(text, Html) else html.escape(visible(text), quote=False)
+    texts = (x if isinstance(x, Html) else html.escape(visible(x), quote=False) for x in children)
+    return Html("".join(texts))
 
 
 def _links(id: str, order: Sequence[int], sets: Sequence[tuple[int, ...]]) -> str:
@@ -314,11 +312,8 @@ def _heads(record: Record) -> Html:
     """Runs and training steps above the probabilities."""
     if not any(moment.step for moment in record.moments):
         return Html("")
-    groups = [moment.run for moment in record.moments]
-    first = [
-        tag("th", group, class_="group", colspan=str(groups.count(group)))
-        for group in dict.fromkeys(groups)
-    ]
+    groups = Counter(moment.run for moment in record.moments)
+    first = [tag("th", run, class_="group", colspan=str(n)) for run, n in groups.items()]
     second = [tag("th", moment.step, class_="chance") for moment in record.moments]
     blank = tag("th", colspan="3")
     return tag("thead", tag("tr", blank, *first), tag("tr", blank, *second))

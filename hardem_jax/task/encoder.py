@@ -66,8 +66,8 @@ class EncoderModel(Model):
         return self.encoder.max_tokens
 
     def check_lengths(self, buckets: Sequence[int]) -> None:
-        del buckets
-        check_max_tokens(self.config, self.encoder)
+        del buckets  # inputs are cut to --model.max-tokens
+        check_lengths(self.config, self.encoder, ())
 
     def save(self, run_dir: Path) -> dict[str, Any]:
         self.tokenizer.save(run_dir)
@@ -127,20 +127,13 @@ def restore_sizes(run: RunConfig) -> EncoderConfig:
 def check_lengths(
     config: configs.EncoderConfig, sizes: EncoderConfig, lengths: Sequence[int]
 ) -> None:
-    """Raises `InputError` if batches are longer than the encoder has positions."""
-    _check_positions("--batches.buckets", config, sizes, max(lengths))
-
-
-def check_max_tokens(config: Any, sizes: EncoderConfig) -> None:
-    """Raises `InputError` if inputs are cut to more tokens than the encoder has positions."""
-    _check_positions("--model.max-tokens", config, sizes, getattr(config, "max_tokens", 0))
-
-
-def _check_positions(
-    flag: str, config: configs.EncoderConfig, sizes: EncoderConfig, found: int
-) -> None:
-    if found > sizes.max_tokens:
-        raise InputError(
-            f"{flag}: expected at most the {sizes.max_tokens} positions of {config.encoder}, "
-            f"found {found}"
-        )
+    """Raises `InputError` if batches are longer than the encoder has positions, or inputs are cut
+    to more tokens."""
+    flags = {"--batches.buckets": max(lengths, default=0)}
+    flags["--model.max-tokens"] = getattr(config, "max_tokens", 0)
+    for flag, found in flags.items():
+        if found > sizes.max_tokens:
+            raise InputError(
+                f"{flag}: expected at most the {sizes.max_tokens} positions of {config.encoder}, "
+                f"found {found}"
+            )

@@ -21,24 +21,11 @@ from hardem_jax.training.fingerprint import digest_without_seed, flatten
 
 
 def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any, dict[str, str]]:
-    """The best parameters of an earlier run, and what identifies them.
+    """The best parameters of an earlier run, an average if it kept one, loaded on these devices.
 
-    The run may have had other data, another objective and other rules for Z. If it kept an average
-    of its parameters, that is what is loaded.
-
-    Args:
-        run_dir: folder of the run.
-        task: of the new run.
-        model: new, as `Model.start` makes it.
-        mesh: devices to load them on.
-
-    Returns:
-        The parameters, and ``content``, which identifies them, and ``run``, which is the same for
-        runs that differ only in their seed.
-
-    Raises:
-        InputError: the folder holds no run of this task, or one of another model or vocabulary; a
-            file of it is damaged; or it saved another checkpoint meanwhile.
+    The run may have had other data, another objective and other rules for Z. With them comes
+    ``content``, which identifies them, and ``run``, the same for runs that differ only in their
+    seed.
     """
     run = RunConfig(run_dir, task.NAME)
     _check_same_model(run, model)
@@ -82,13 +69,8 @@ def _check_same_model(run: RunConfig, model: Model) -> None:
 
 
 def _content(folder: Path) -> str:
-    """Identifies the newest checkpoint in a folder of a run, wherever the run lies.
-
-    That is the digest of its checksums, or its step if it has none. Does not verify it.
-
-    Raises:
-        InputError: there is no checkpoint.
-    """
+    """Identifies the newest checkpoint of a folder by its checksums, or by its step without any;
+    does not verify it."""
     number = next(iter(numbers(folder)), None)
     if number is None:
         raise InputError(f"{folder}: expected a folder with a checkpoint, found none")

@@ -11,7 +11,6 @@ import optax
 from flax import nnx
 
 from experiments.benchmark.steps.setting import (
-    MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
     STEPS,
@@ -124,24 +123,6 @@ class TrainingStep:
             metrics.append(now)
         jax.block_until_ready(self._state)
         return [(float(m["loss"]), float(m["grad_norm"])) for m in metrics]
-
-
-class MatrixProduct:
-    """A product of two square matrices: what the device can do at its best, as JAX gets it."""
-
-    def __init__(self, setting: Setting):
-        prepare_jax(setting)
-        size = MATRIX_SIZE[use_device(setting.device)]
-        # Random: a product of ones draws less power, and a GPU then runs faster (13 % on an H200).
-        values = jax.random.normal(jax.random.key(0), (size, size))
-        self._matrix = values.astype(setting.dtype)
-        self._product = jax.jit(jnp.matmul)
-
-    def run(self, steps: int) -> None:
-        """Computes it this many times."""
-        for _ in range(steps):
-            out = self._product(self._matrix, self._matrix)
-        jax.block_until_ready(out)
 
 
 def make_encoder(setting: Setting, **computed: Any) -> Encoder:

@@ -72,8 +72,6 @@ OPTIMIZER: dict[str, Any] = {
     "eps": 1e-6,
 }
 NUM_STEPS = 100_000
-# Rows and columns of the product that is the measure of a device: large enough to fill it.
-MATRIX_SIZE = {"cpu": 2048, "gpu": 8192, "tpu": 8192}
 
 
 class Sizes(NamedTuple):

@@ -22,7 +22,6 @@ from experiments.benchmark.steps.setting import Device, Setting
 
 T = TypeVar("T")
 CHECKED_STEPS = 2
-PRODUCT = "matrix product"
 #: Variant -> mode of `torch.compile`; None to compile nothing.
 PYTORCH = {"pytorch": None, "pytorch-compile": "default", "pytorch-graphs": "reduce-overhead"}
 _CLEAR_PEAK = "5"  # Linux, proc(5): resets the peak resident set size
@@ -99,12 +98,10 @@ def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
         ``without_dropout``: losses and gradient norms; ``first_step_s``: seconds of the first step,
         compilation included.
     """
-    losses, norms = [], []
-    if variant != PRODUCT:  # a second one would count as memory of the step in the same process
-        step = make(variant, dataclasses.replace(setting, dropout=0.0), folder)
-        losses, norms = zip(*step.run(CHECKED_STEPS), strict=True)
-        del step
-        gc.collect()  # models hold reference cycles; their memory is not to be measured later
+    step = make(variant, dataclasses.replace(setting, dropout=0.0), folder)
+    losses, norms = zip(*step.run(CHECKED_STEPS), strict=True)
+    del step
+    gc.collect()  # models hold reference cycles; their memory is not to be measured later
     step = _steps[variant] = make(variant, setting, folder)
     seconds = timed(step.run)["wall_s"]
     step.run(1)  # buffers of the second step come from what the first one gave back
@@ -173,7 +170,5 @@ def make(variant: str, setting: Setting, folder: Path) -> Step:
         return pytorch.ReaderStep(setting, folder, mode=PYTORCH[variant])
     from experiments.benchmark.steps import jax_steps
 
-    if variant == PRODUCT:
-        return jax_steps.MatrixProduct(setting)
     task = "spans" if variant == "ours" else variant
     return jax_steps.TrainingStep(dataclasses.replace(setting, task=task), folder)

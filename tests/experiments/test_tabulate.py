@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from hardem_jax.analysis.finished_runs import FinishedRun, read_runs, rows, table
+from experiments.tabulate import FinishedRun, read_runs, rows, table
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.errors import InputError
 
