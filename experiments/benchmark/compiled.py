@@ -34,14 +34,8 @@ HEADS: tuple[Task, ...] = tuple(name for name, step in OF_TASKS.items() if not s
 
 
 class Chip(NamedTuple):
-    """A generation of chips.
-
-    Attributes:
-        memory_gib: GiB of HBM.
-        bf16_tflops: 10^12 operations a second.
-        hbm_gbytes: 10^9 bytes a second of HBM.
-        link_gbytes: 10^9 bytes a second of links between chips, in one direction.
-    """
+    """A generation of chips: GiB of HBM, 10^12 operations and 10^9 bytes of HBM a second, and 10^9
+    bytes a second of links between chips, in one direction."""
 
     memory_gib: float
     bf16_tflops: float
@@ -151,12 +145,7 @@ class Compiled:
 
 
 def slice_mesh(name: str, fsdp: int) -> Mesh:
-    """A mesh as training has it over chips that need not exist, such as ``v5e:2x2`` or ``h200``.
-
-    Raises:
-        InputError: the compiler is not installed or knows no such slice, or `fsdp` does not divide
-            it.
-    """
+    """A mesh as training has it over chips that need not exist, such as ``v5e:2x2`` or ``h200``."""
     generation, _, shape = name.partition(":")
     if generation not in CHIPS or (generation in GPUS) == bool(shape):
         tpus = ", ".join(f"{tpu}:AxB" for tpu in CHIPS if tpu not in GPUS)

@@ -153,13 +153,8 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
 
 
 def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
-    """The loss, and how far the gradient is from the reference.
-
-    Returns:
-        ``gradient``: the norm of the difference of all arrays over the norm of the reference;
-        ``array`` and ``worst``: the array whose own relative difference is largest among those
-        that hold at least a thousandth of the gradient's norm, and that difference.
-    """
+    """The loss, the relative error of the whole ``gradient``, and the ``array`` whose own error is
+    the ``worst`` among those that hold at least a thousandth of the gradient's norm."""
     import numpy as np
 
     expected = reference["gradient"]

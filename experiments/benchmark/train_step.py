@@ -131,21 +131,12 @@ class TrainStep(StepFlags):
         report.write(content, drawn, *self._notes(found, results))
 
     def groups(self) -> list[tuple[Variant, ...]]:
-        """Variants that take turns, one group after the other.
-
-        Example:
-            >>> TrainStep(variants=("ours", "queries"), minutes=9.0).groups()[:3]
-            [('ours', 'queries'), ('encoder',), ('taggings',)]
-        """
+        """Variants that take turns, one group after the other."""
         alone: list[tuple[Variant, ...]] = [(h,) for h in HEADS if h not in self.variants]
         return [self.variants, *([] if self.minutes is None else alone)]
 
     def _measured(self, report: Report) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The figures of every group, length and number of devices, saved one by one; the device.
-
-        Raises:
-            InputError: the machine has no such device, or nothing could be measured.
-        """
+        """The figures of every group, length and number of devices, saved one by one; the device."""
         from experiments.benchmark.steps.jax_steps import write_weights  # imports jax
 
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
@@ -306,12 +297,8 @@ def summarize(
 
 
 def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Setting) -> None:
-    """Both must compute the same thing, or comparing their speed means nothing.
-
-    Raises:
-        RuntimeError: a loss or norm of PyTorch's first steps differs from ours by more than
-            `TOLERANCE`.
-    """
+    """Raises `RuntimeError` if a loss or norm of PyTorch's first steps differs from ours: then
+    comparing their speed means nothing."""
     tolerance = TOLERANCE[setting.dtype]
     for variant, theirs in checks.items():
         if variant not in PYTORCH:

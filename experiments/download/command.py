@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import pooch
 import tyro
 
-from hardem_jax.data.archives import unpack
+from experiments.download.archives import unpack
 from hardem_jax.data.files import make_out, read_json, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
@@ -30,14 +30,8 @@ from hardem_jax.locks import locked
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A published file.
-
-    Attributes:
-        url: its address.
-        sha256: of its content, where it is known before the first download.
-        size: in bytes, where it is known.
-        unpack: an archive whose members are wanted.
-    """
+    """A published file: its address, SHA-256 and bytes where they are known before the first
+    download, and whether it is an archive whose members are wanted."""
 
     url: str
     sha256: str | None = None
@@ -52,16 +46,9 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A data set as its authors publish it.
-
-    Attributes:
-        title: its name.
-        licence: what its authors say about its use.
-        home: the page to read about it.
-        sources: its files.
-        strip: archives have a folder around all members, which is left out.
-        then: the command that reads it, with ``{out}`` for its folder and without other flags.
-    """
+    """A data set as its authors publish it: ``home`` is a page to read, ``then`` the command that
+    reads it, with ``{out}`` for its folder; ``strip`` leaves out the folder around all members of
+    archives."""
 
     title: str
     licence: str

@@ -28,13 +28,10 @@ from hardem_jax.task.run_config import RunConfig, check_run
 class Source:
     """Questions to look at.
 
-    Attributes:
-        task: its name, or "documents", which no tokenizer has cut.
-        title: of the page.
-        data: the `hardem_jax.task.base.Questions` as models read them.
-        left_out: id -> reason of the others of the source file.
-        counted: reasons of those that scores count as wrong.
-        asked: id -> question of some of them; a build keeps those without a solution.
+    ``task`` is "documents" where no tokenizer has cut them; ``data`` are questions as models read
+    them, ``left_out`` the reason of the others of the source file, ``counted`` those reasons that
+    scores count as wrong, and ``asked`` the texts of some of them: a build keeps those without a
+    solution.
     """
 
     task: str
@@ -150,8 +147,8 @@ def _data_of_run(
 def _place_of(run_dir: Path, setting: TrainCommand) -> Path:
     """The split that a run was evaluated on, as it is seen from here.
 
-    Relative folders are those of the command that made the run. Where it was given can be told if
-    the end of the run's folder is still what ``--out`` was.
+    Relative folders are those of the command that made the run: it was given where the end of the
+    run's folder is still what ``--out`` was.
     """
     place, out = Path(setting.dev), Path(setting.out)
     if os.path.exists(place) or place.is_absolute() or out.is_absolute():

@@ -25,17 +25,9 @@ if TYPE_CHECKING:  # brings in matplotlib
 class Problem:
     """A synthetic corpus with a small model for it.
 
-    Attributes:
-        name: one word, for file names.
-        title: title of the table of results.
-        scores: metric -> its label.
-        settings: training settings.
-        note: a baseline for the scores, printed below the table.
-        start: seed -> a module and its parameters.
-        make_loss: builds the task's loss.
-        task, inputs, dev, dev_inputs: what is trained on and evaluated.
-        sizes: ``[N, 2]`` of inputs whose solutions a training batch has places for.
-        pad: inputs and places for solutions -> how to pad a batch.
+    ``scores`` are metrics with their labels, ``note`` a baseline of them, ``start`` makes a module
+    and its parameters from a seed, ``sizes`` are of inputs whose solutions a batch has places for,
+    and ``pad`` makes, of inputs and places, how to pad a batch.
     """
 
     name: str

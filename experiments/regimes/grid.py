@@ -151,11 +151,7 @@ def append_run(file: Path, run: Mapping[str, Any]) -> None:
 
 
 def recover_runs(file: Path) -> list[dict[str, Any]]:
-    """The finished runs; a last line that a kill left unfinished is cut off the file.
-
-    Raises:
-        InputError: any other line is not a run.
-    """
+    """The finished runs; a last line that a kill left unfinished is cut off the file."""
     if not file.exists():
         return []
     content = file.read_bytes()

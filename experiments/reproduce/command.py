@@ -52,15 +52,9 @@ PLANS: Mapping[str, Mapping[str, Sequence[str]]] = _CONTENT["plans"]
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A command, and what it costs.
-
-    Attributes:
-        name: what it makes, such as "runs/triviaqa".
-        command: after ``python -m``.
-        bytes: that it downloads; None where the size is not known before.
-        tokens: that it trains on, in the longest inputs, over all objectives and seeds.
-        always: run it again, too, when it has ended: it only prints.
-    """
+    """A command and what it costs: ``bytes`` that it downloads (None if unknown) and ``tokens``
+    that it trains on, in the longest inputs, over all objectives and seeds. ``name`` says what it
+    makes; ``always`` runs it again, for it only prints."""
 
     name: str
     command: tuple[str, ...]
@@ -89,13 +83,8 @@ def outcome_of(command: Sequence[str]) -> list[str]:
 
 
 def stage_of(name: str, flags: Mapping[str, Sequence[str]], more: Sequence[str] = ()) -> Stage:
-    """The stage of a name in `PLANS`.
-
-    Args:
-        name: of the stage.
-        flags: words that the commands have in common: "out", "encoder", "seeds", "processes".
-        more: flags for every training; they override those of the plan.
-    """
+    """The stage of a name in `PLANS`, given the ``flags`` that commands have in common ("out",
+    "encoder", "seeds", "processes"), and ``more`` flags for every training."""
     written = name.partition(" of ")[0]
     kind, _, last = written.partition("/")
     values = {"name": last} | {flag: shlex.join(words) for flag, words in flags.items()}
@@ -227,11 +216,7 @@ def _costs(stages: list[Stage]) -> str:
 
 
 def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
-    """Runs the stages that have not ended, in order, until this moment of `time.monotonic`.
-
-    Raises:
-        InputError: a stage has failed; those after it are not run.
-    """
+    """Runs the stages that have not ended, in order, until this moment of `time.monotonic`."""
     ended: dict[str, Any] = read_json(record) if record.exists() else {}
     for number, stage in enumerate(stages, start=1):
         done = ended.setdefault(stage.name, [])

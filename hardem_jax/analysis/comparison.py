@@ -52,12 +52,7 @@ def score_text(name: str, value: float) -> str:
 
 
 def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The metrics by |Z|: metric -> its names -> their group, in ascending order.
-
-    Example:
-        >>> set_sizes({"MML": {"em": 1.0, "em |Z|=9+": 2.0, "em |Z|=3-4": 3.0}})
-        {'em': {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}}
-    """
+    """The metrics by |Z|, ``{"em": {"em |Z|=3-4": "3-4", "em |Z|=9+": "9+"}}``, in ascending order."""
     names = dict.fromkeys(name for scores in summary.values() for name in scores)
     found = [name.partition(" |Z|=")[::2] for name in names if " |Z|=" in name]
     found.sort(key=lambda pair: int(re.split(r"\D", pair[1])[0]))

@@ -1,10 +1,14 @@
 """A folder that a command writes, and its image in a bucket.
 
 The bucket decides: a mirror begins as what is complete there, and is brought up to date after each
-checkpoint and at the end (`publish`). The order makes every moment safe to be killed at. Files
-come first, then the best checkpoint, then the last one, the checksums of each after everything
-else of it, for a checkpoint without them is none; what has gone is deleted at the end, checksums
-first. It is the order in which training writes to a disk.
+checkpoint and at the end (`publish`). Every moment is safe to be killed at, for the order is that
+in which training writes to a disk: files come first, then the best checkpoint, then the last one,
+the checksums of each after everything else of it, for a checkpoint without them is none; what has
+gone is deleted at the end, checksums first.
+
+Buckets have no locks that end with their process. A claim, an object ``<folder>.lock.json`` that
+names its owner and is rewritten every `BEAT` seconds, keeps two machines from writing to the same
+folder. One that stands still belonged to a process that was killed, and is taken over.
 """
 
 from __future__ import annotations
@@ -36,11 +40,8 @@ _PATIENCE = 3
 
 
 class Claim:
-    """A claim on a folder of a bucket that this process holds.
-
-    ``disk`` identifies the local folder of copies, whose kernel locks have shown that no other
-    process on this disk works on the folder.
-    """
+    """A claim on a folder of a bucket that this process holds; ``disk`` identifies the local folder
+    of copies, whose locks have shown that no other process on this disk works on the folder."""
 
     def __init__(self, folder: Folder, disk: str) -> None:
         self._object, self._where = folder.beside(f".{LOCK_FILE}"), folder.where
@@ -223,11 +224,9 @@ class Mirror:
     def _local(self) -> dict[str, tuple[int, int]]:
         """Size and time of every file by its name; those that go meanwhile are left out."""
         found = {}
-        files = [self._place] if self._place.is_file() else self._place.rglob("*")
-        for file in files:
+        inside = (Path(parent, x) for parent, _, names in os.walk(self._place) for x in names)
+        for file in [self._place] if self._place.is_file() else inside:
             with contextlib.suppress(FileNotFoundError):
-                if file.is_dir():
-                    continue
                 stat = file.stat()
                 name = file.relative_to(self._place).as_posix() if file != self._place else ""
                 found[name] = (stat.st_size, stat.st_mtime_ns)

@@ -42,12 +42,7 @@ def address(path: object) -> str | None:
 
 
 def one_address(where: str) -> str:
-    """The one way to write an address: without slashes at its end.
-
-    Example:
-        >>> one_address("s3://bucket/run/"), one_address("s3://bucket/")
-        ('s3://bucket/run', 's3://bucket')
-    """
+    """The one way to write an address: without slashes at its end."""
     return address(where) or where.rstrip("/")
 
 

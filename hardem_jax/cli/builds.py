@@ -33,7 +33,7 @@ class BuildCommand:
         out: folder of all builds. That of this one, which is printed, is named after its options
             and the contents of its files: the same command finds it there, and other options or
             files make another build.
-        folder: the official files; without it they are downloaded, where that is possible.
+        folder: the official files.
         splits: splits to build; by default those whose files are present.
         processes: number of processes that find Z; the result is the same.
         beam: options of Apache Beam, as ``name=value``, to build on many machines.
@@ -44,7 +44,7 @@ class BuildCommand:
     LAYOUTS: ClassVar[Mapping[str, type[DataSet]]]
 
     out: Path
-    folder: Path | None = None
+    folder: Path
     splits: tuple[str, ...] = ()
     processes: int = 1
     beam: tuple[str, ...] | None = None

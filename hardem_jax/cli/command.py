@@ -124,11 +124,7 @@ def _of_file(kind: type, file: Path) -> Any:
 
 @contextlib.contextmanager
 def on_this_disk(command: Any) -> Iterator[Any]:
-    """The command with local folders for those in buckets; uploads what it has written.
-
-    Raises:
-        InputError: a bucket cannot be used, or another flag than those above names one.
-    """
+    """The command with local folders for those in buckets; uploads what it has written."""
     fields = dataclasses.fields(command) if dataclasses.is_dataclass(command) else ()
     values = {field.name: getattr(command, field.name) for field in fields}
     # The flags that name a bucket, each with its path or paths.
@@ -188,11 +184,11 @@ def _examples(text: str, program: str) -> str:
 
 @contextlib.contextmanager
 def exit_with_one_line():
-    """Turn an error that a person can act on into one line on stderr.
+    """Turns an error that a person can act on into one line on stderr.
 
     The exit code is 2 for an `InputError`; 1 for a loss that is not finite, a missing package and
-    what the machine refuses, such as a full disk; 130 after Ctrl-C, 143 after SIGTERM, 138 after
-    SIGUSR1, 129 after SIGHUP, and 141, without a line, once the reader of the output has gone.
+    what the machine refuses, such as a full disk; 128 and its number after a signal, without a line
+    for SIGPIPE, once the reader of the output has gone.
     """
     with _raising_signals(), _quiet_loops():
         try:

@@ -300,11 +300,8 @@ class CompareCommand(Setting):
         write_json(run.final, content | {"scores": list(scores.items())})
 
     def _score_questions(self, run: _Run) -> None:
-        """Writes the official scores of a finished run on every question, answered once more.
-
-        The last evaluation of training does not hand its answers over: a run that ended before, or
-        was killed right after it, has none to give.
-        """
+        """Writes the official scores of a finished run on every question, answered once more: one
+        that ended before, or was killed right after its last evaluation, has no answers to give."""
         if run.by_question() is not None:
             return
         say(f"{run.train.out.name}: scoring every question")

@@ -72,12 +72,7 @@ def draw_watched(runs: Mapping[str, Path], ids: Sequence[str], out: Path) -> Non
 
 
 def _file_name(id: str) -> str:
-    """An id as part of a file's name; what is cut or replaced is told apart by a digest.
-
-    Example:
-        >>> _file_name("q-1.5"), _file_name("q 1/5")
-        ('q-1.5', 'q-1-5-a48d6f17')
-    """
+    """An id as part of a file's name; what is cut or replaced is told apart by a digest."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", id)[:_LONGEST_NAME]
     return name if name == id else f"{name}-{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 

@@ -74,34 +74,19 @@ class Solver(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Release:
-    """An official release.
-
-    Attributes:
-        home: where a person gets it.
-        url: of the archive in ``checksums.tsv``; None if it cannot be downloaded from here.
-        inside: folder of the archive that holds the files.
-    """
-
-    home: str
-    url: str | None = None
-    inside: str = "."
-
-
-@dataclasses.dataclass(frozen=True)
 class DataSet(abc.ABC):
     """A data set that can be built; its fields are what can be chosen.
 
     Attributes:
         NAME: of its folder.
         SPLITS: built by default, as far as their files are present.
-        RELEASE: where the files are from.
+        HOME: where a person gets the files.
         METRIC: key of `hardem_jax.documents.scores.METRICS` for documents, else None.
     """
 
     NAME: ClassVar[str]
     SPLITS: ClassVar[tuple[str, ...]] = ("train", "dev")
-    RELEASE: ClassVar[Release]
+    HOME: ClassVar[str]
     METRIC: ClassVar[str | None] = None
 
     @abc.abstractmethod

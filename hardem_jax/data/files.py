@@ -97,8 +97,8 @@ def writing(path: Path) -> Iterator[None]:
 def work_folder(folder: Path) -> Iterator[Path]:
     """Creates and locks the empty folder ``<folder>.partial``; removes it at the end.
 
-    The block writes ``new`` in it and renames it to ``folder``. To replace an existing folder it
-    first moves that to ``old``, which is moved back if the replacement is not completed.
+    To replace ``folder`` the block first moves it to ``old``; it is moved back if that is not
+    completed.
     """
     work = folder.with_name(folder.name + ".partial")
     with writing(folder):

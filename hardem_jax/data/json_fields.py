@@ -1,8 +1,7 @@
 """Type-checked access to fields of parsed JSON.
 
-A missing value is left to the caller: a question without an answer is one bad example in a good
-file, which readers count. A wrong type is an error, because it means that the file has another
-layout.
+A missing value is left to the caller, who counts it; a wrong type means that the file has another
+layout, and is an error.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ _LEFT_OUT = "left_out.json"
 class Codec(Generic[T]):
     """How a dataclass becomes bytes: msgpack, with arrays in their own binary form.
 
-    ``arrays`` maps a field to its little-endian dtype and shape with one -1; one that is None is
-    not stored. ``sizes`` gives (tokens, solutions) of a record, which plan batches before any is
-    read.
+    ``arrays`` maps a field to its little-endian dtype and shape with one -1; None is not stored.
+    ``sizes`` gives (tokens, solutions) of a record, which plan batches before any is read.
     """
 
     type: type[T]

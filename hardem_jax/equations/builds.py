@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.data_sets import DataSet, Release, Solver
+from hardem_jax.data.data_sets import DataSet, Solver
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.readers import read_drop
 from hardem_jax.equations.records import EquationSolver
@@ -33,11 +33,7 @@ class DropNum(DataSet):
     rules: EquationRules = EquationRules()
 
     NAME = "hardem_drop_num"
-    RELEASE = Release(
-        "https://allenai.org/data/drop",
-        "https://s3-us-west-2.amazonaws.com/allennlp/datasets/drop/drop_dataset.zip",
-        "drop_dataset",
-    )
+    HOME = "https://allenai.org/data/drop"
 
     def __post_init__(self) -> None:
         require(self, "max_words", at_least=1)

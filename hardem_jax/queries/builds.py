@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.data_sets import DataSet, Release, Solver
+from hardem_jax.data.data_sets import DataSet, Solver
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import QuerySolver
@@ -30,11 +30,7 @@ class WikiSQL(DataSet):
 
     NAME = "hardem_wikisql"
     SPLITS = ("train", "dev", "test")
-    RELEASE = Release(
-        "https://github.com/salesforce/WikiSQL",
-        "https://github.com/salesforce/WikiSQL/raw/master/data.tar.bz2",
-        "data",
-    )
+    HOME = "https://github.com/salesforce/WikiSQL"
 
     rules: SqlRules = SqlRules(cap=4096)
     supervised: bool = False

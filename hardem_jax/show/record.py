@@ -52,14 +52,8 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A table as people see it.
-
-    Attributes:
-        header: names of the columns.
-        names: what solutions call them.
-        numeric: whether each holds numbers.
-        rows: texts of the cells; None is NULL.
-    """
+    """A table as people see it: ``header`` of its columns, their ``names`` in solutions, whether each is
+    ``numeric``, and the texts of its cells; None is NULL."""
 
     header: Sequence[str]
     names: Sequence[str]
@@ -87,8 +81,8 @@ class Entry:
 class Moment:
     """P(z | x) of each solution after a training step of a run, and the prediction of Z_tot.
 
-    A probability is None where the model did not read z; ``predicted`` is the position of the
-    prediction in `Record.solutions`, -1 if it is not there.
+    A probability is None where the model did not read z; ``predicted`` is a position in
+    `Record.solutions`, or -1.
     """
 
     probabilities: Sequence[float | None]
@@ -155,15 +149,9 @@ class Record:
 class View:
     """What a model says about a question at one moment, as ``watched/<step>.json`` has it.
 
-    Attributes:
-        id: of the question.
-        question, answer: as people read them.
-        solutions: `Entry.line` of each z, in the order of Z.
-        probabilities: P(z | x) of each.
-        true: index of the true solution in Z; -1 if it is unknown or not there.
-        prediction: the text of the most likely solution of Z_tot; empty if there is none.
-        probability: its P(z | x).
-        predicted: its index in Z; -1 if it is not there.
+    ``solutions`` are `Entry.line` of each z, in the order of Z, with their ``probabilities``; ``true``
+    is the index of the true one, -1 if it is unknown or not there. ``prediction`` is the text of the
+    most likely solution of Z_tot with its ``probability`` and its index in Z, ``predicted``, or -1.
     """
 
     id: str
@@ -237,22 +225,12 @@ def in_context(text: str, start: int, end: int) -> str:
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun.
-
-    Example:
-        >>> count(1, "query", "queries"), count(1200, "span")
-        ('1 query', '1,200 spans')
-    """
+    """A number with its noun: "1 query", "1,200 spans"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def index_of(rows: np.ndarray, row: np.ndarray) -> int:
-    """Where a row is among others; -1 if nowhere.
-
-    Example:
-        >>> index_of(np.array([[1, 2], [3, 4]]), np.array([3, 4]))
-        1
-    """
+    """Where a row is among others; -1 if nowhere."""
     return int(next(iter(np.flatnonzero((rows == row).all(axis=1))), -1))
 
 

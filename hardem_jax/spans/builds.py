@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from hardem_jax.data.data_sets import DataSet, Record, RecordKind, Release, Solver
+from hardem_jax.data.data_sets import DataSet, Record, RecordKind, Solver
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.records import RECORDS, SpanSolver, reading_record
@@ -56,10 +56,7 @@ class TriviaQA(DataSet):
     domain: Literal["wikipedia", "web"] = "wikipedia"
 
     NAME = "hardem_triviaqa"
-    RELEASE = Release(
-        "https://nlp.cs.washington.edu/triviaqa",
-        "http://nlp.cs.washington.edu/triviaqa/data/triviaqa-rc.tar.gz",
-    )
+    HOME = "https://nlp.cs.washington.edu/triviaqa"
     METRIC = "triviaqa"
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
@@ -89,7 +86,7 @@ class NarrativeQA(DataSet):
     NAME = "hardem_narrativeqa"
     # "test" is built only if it is named: some copies have no question in it.
     SPLITS = ("train", "valid")
-    RELEASE = Release("https://github.com/google-deepmind/narrativeqa")
+    HOME = "https://github.com/google-deepmind/narrativeqa"
     METRIC = "rouge"
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
@@ -121,7 +118,7 @@ class NQOpen(DataSet):
 
     NAME = "hardem_nq_open"
     SPLITS = ("train", "dev", "test")
-    RELEASE = Release(
+    HOME = (
         "https://github.com/google-research-datasets/natural-questions, with passages by "
         "`python -m experiments.retrieve`"
     )
@@ -154,7 +151,7 @@ class TriviaQAOpen(NQOpen):
     """TriviaQA's unfiltered questions with retrieved passages; Z: every mention of an alias."""
 
     NAME = "hardem_triviaqa_open"
-    RELEASE = Release(
+    HOME = (
         "https://nlp.cs.washington.edu/triviaqa (unfiltered), with passages by "
         "`python -m experiments.retrieve`"
     )

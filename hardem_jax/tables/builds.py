@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from hardem_jax.data.data_sets import DataSet, Release
+from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import require
 from hardem_jax.tables.jsonl import read_table_questions
@@ -24,7 +24,7 @@ class OwnTables(DataSet):
     """
 
     SPLITS = ("train", "dev", "test")
-    RELEASE = Release("hardem_jax.tables.jsonl, which describes the layout")
+    HOME = "hardem_jax.tables.jsonl, which describes the layout"
 
     layout: Literal["jsonl", "csv"] = "jsonl"
 
@@ -51,7 +51,7 @@ class WikiTables(DataSet):
     """
 
     SPLITS = ("train", "dev", "test")
-    RELEASE = Release("https://github.com/ppasupat/WikiTableQuestions")
+    HOME = "https://github.com/ppasupat/WikiTableQuestions"
 
     number: int = 1
     tagged: bool = False

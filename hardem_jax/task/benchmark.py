@@ -1,7 +1,6 @@
 """What a task brings to the benchmark: random batches of given sizes, and the step they feed.
 
-A task's ``benchmark`` module has ``STEPS`` by name. Importing it loads neither jax nor flax: the
-benchmark needs the names for its command line, and processes that measure PyTorch the batches.
+A task's ``benchmark`` module has ``STEPS`` by name. Importing it loads neither jax nor flax.
 """
 
 from __future__ import annotations

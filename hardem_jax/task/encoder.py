@@ -20,13 +20,8 @@ from hardem_jax.task.run_config import RunConfig
 
 @dataclasses.dataclass(frozen=True)
 class EncoderModel(Model):
-    """A model that consists of an encoder and a head.
-
-    Attributes:
-        config: of the model, a `hardem_jax.task.config.EncoderConfig`.
-        encoder: sizes of the encoder.
-        tokenizer: of the encoder.
-    """
+    """A model that consists of an encoder and a head; ``config`` is a
+    `hardem_jax.task.config.EncoderConfig`, ``encoder`` its sizes."""
 
     config: Any
     encoder: EncoderConfig

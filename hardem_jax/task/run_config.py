@@ -25,14 +25,8 @@ def check_run(run_dir: Path) -> None:
 
 
 class RunConfig:
-    """``config.json`` of a run.
-
-    Attributes:
-        folder: as given.
-        model: what the run's model saved.
-        settings: that it was trained with, see `training.fingerprint`; none if it was converted.
-        place: the file, for messages.
-    """
+    """``config.json`` of a run in ``folder``: what its ``model`` saved, and the ``settings`` it was
+    trained with (none if it was converted); ``place`` is the file, for messages."""
 
     def __init__(self, folder: Path, task: str):
         check_run(folder)

@@ -11,12 +11,7 @@ SPARSITY_THRESHOLDS = (1e-3, 1e-4)
 
 
 def size_group(size: int, bounds: Sequence[int]) -> str:
-    """Which group of |Z| a question is in (the paper's figure 2).
-
-    Example:
-        >>> [size_group(size, (0, 1, 4)) for size in (0, 1, 3, 9)]
-        ['0', '1', '2-4', '5+']
-    """
+    """Which group of |Z| a question is in (the paper's figure 2): "0", "1", "2-4", "5+"."""
     low = 0
     for high in bounds:
         if size <= high:
@@ -26,11 +21,11 @@ def size_group(size: int, bounds: Sequence[int]) -> str:
 
 
 def names_by_size(measure: str, bounds: Sequence[int]) -> list[str]:
-    """The names of a score by |Z|, see `size_group`.
+    """The names of a score by |Z|.
 
     Example:
-        >>> names_by_size("em", (1,))
-        ['em |Z|=0-1', 'em |Z|=2+']
+        >>> names_by_size("em", (0, 1, 4))
+        ['em |Z|=0', 'em |Z|=1', 'em |Z|=2-4', 'em |Z|=5+']
     """
     return [f"{measure} |Z|={size_group(size, bounds)}" for size in (*bounds, max(bounds) + 1)]
 
@@ -53,12 +48,7 @@ def count_by_size(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
 
 
 def of_all_questions(outcomes: Mapping[str, Sequence[Any]], left_out: int) -> dict[str, np.ndarray]:
-    """Outcomes, 0 to 1, of the questions read, then 0 for those left out; in percent, ``[N]``.
-
-    Example:
-        >>> of_all_questions({"em": [True, False]}, left_out=1)
-        {'em': array([100.,   0.,   0.])}
-    """
+    """Outcomes, 0 to 1, of the questions read, then 0 for those left out; in percent, ``[N]``."""
     return {
         name: 100 * np.array([*found, *[0] * left_out], np.float64)
         for name, found in outcomes.items()
@@ -75,11 +65,6 @@ def percentages(
     """Means in percent: scores by name, then those of ``measure`` by |Z|, in ascending order.
 
     Outcomes in ``groups`` are from 0 to 1, scores in ``by_question`` in percent already.
-
-    Example:
-        >>> groups = {"em |Z|=2+": [1], "true z": [0.5, 1], "em |Z|=0-1": [0]}
-        >>> percentages(groups, {"em": np.array([0.0, 100.0])}, measure="em", bounds=(1,))
-        {'em': 50.0, 'true z': 75.0, 'em |Z|=0-1': 0.0, 'em |Z|=2+': 100.0}
     """
     means = {name: 100 * float(np.mean(outcomes)) for name, outcomes in groups.items() if outcomes}
     means |= {name: float(np.mean(scores)) for name, scores in by_question.items()}

@@ -47,12 +47,9 @@ def uncompiled(
 
 
 def use_device(device: Literal["auto", Device], num_devices: int = 1) -> Device:
-    """Compute on this device, and nowhere else; returns it, or what "auto" stands for.
+    """Computes on this device, and nowhere else; returns it, or what "auto" stands for.
 
     A CPU simulates several, if it is not in use yet.
-
-    Raises:
-        InputError: the machine has none.
     """
     # Several processes may share the device, and its peak memory is to be read off.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -92,12 +92,8 @@ _steps: dict[str, Step] = {}
 
 
 def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
-    """Makes a step to run, after another whose losses without dropout are to be compared.
-
-    Returns:
-        ``without_dropout``: losses and gradient norms; ``first_step_s``: seconds of the first step,
-        compilation included.
-    """
+    """Makes a step to run, after another whose losses and gradient norms ``without_dropout`` are to
+    be compared; ``first_step_s`` has the seconds of the first step, compilation included."""
     step = make(variant, dataclasses.replace(setting, dropout=0.0), folder)
     losses, norms = zip(*step.run(CHECKED_STEPS), strict=True)
     del step

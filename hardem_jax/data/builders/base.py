@@ -13,12 +13,6 @@ A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
 The fingerprint covers the code's format, the options, and the content of every source file. If one
 of them changes, so does the folder: a build is found again only if it would be made again. While a
 build is under way, its folder is called ``incomplete.*``.
-
-``checksums.tsv`` holds what may be downloaded, in TFDS's layout: address, bytes, SHA-256, name. The
-digests are public records: TriviaQA's from the TFDS builder ``trivia_qa``, those of DROP and
-WikiSQL from ``dataset_infos.json`` of their Hugging Face builders. A download with another digest
-is refused. NarrativeQA's repository has no archive whose bytes stay the same, and passages of
-open-domain questions come from a retriever: a person supplies those files.
 """
 
 from __future__ import annotations
@@ -29,24 +23,17 @@ import json
 import logging
 import os
 import shutil
-import socket
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
-from tensorflow_datasets.core.download.checksums import load_url_infos
-from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
-from tensorflow_datasets.core.download.util import DownloadError
 from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
 from hardem_jax.checksums import write_checksums
-from hardem_jax.data.archives import unpack_new
 from hardem_jax.data.builders.read import BUILD_FILE, FORMAT, index_file
 from hardem_jax.data.builders.shards import Shard, cut, features_of, write_shard
-from hardem_jax.data.data_sets import DataSet, RecordKind, Release
+from hardem_jax.data.data_sets import DataSet, RecordKind
 from hardem_jax.data.exclusions import ExclusionCounts, size_summary
 from hardem_jax.data.files import write_json, writing
 from hardem_jax.data.json_stream import PathLike
@@ -78,39 +65,6 @@ def _files_below(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
     if here not in above:
         for path in folder.iterdir():
             yield from _files_below(path, above | {here}) if path.is_dir() else (path,)
-
-
-def download(release: Release, dl_manager: tfds.download.DownloadManager, folder: Path) -> Path:
-    """The folder of a release, downloaded and unpacked, or found where it was before."""
-    assert release.url is not None
-    try:
-        if not folder.is_dir():
-            _reach(release.url)
-        archive: Any = dl_manager.download(release.url)
-    except NonMatchingChecksumError as error:
-        raise InputError(
-            f"{release.url}: expected the SHA-256 of checksums.tsv, found another one; the release "
-            f"has changed: get it from {release.home} and give its folder"
-        ) from error
-    except (OSError, DownloadError) as error:
-        raise InputError(
-            f"{release.url}: cannot be downloaded ({error}); get it from {release.home} and give "
-            "its folder"
-        ) from error
-    if not folder.is_dir():
-        unpack_new(Path(archive), folder)
-    return folder / release.inside
-
-
-def _reach(url: str) -> None:
-    """Raises `OSError` if there is no way to the server: TFDS would try for minutes."""
-    from hardem_jax.hub import SECONDS
-
-    address = urllib.parse.urlsplit(url)
-    if address.scheme in urllib.request.getproxies():  # which knows the way
-        return
-    port = address.port or {"http": 80, "https": 443}[address.scheme]
-    socket.create_connection((address.hostname, port), timeout=SECONDS).close()
 
 
 #: The split that is trained on.
@@ -194,22 +148,21 @@ _WORK = "work"
 class SolutionBuilder(tfds.core.ShardBasedBuilder):
     """A TFDS builder whose records hold Z, in the order of the source; Z may be empty.
 
-    ``folder`` has the official files; None downloads them, where there is a lasting record of their
-    digest. ``splits`` are by default those whose files are present. ``processes`` find Z if Beam
-    does not; they are spawned, and the files are the same. ``progress`` wraps what is done for each
-    shard, as `hardem_jax.progress.counted`.
+    ``folder`` has the official files, ``splits`` are by default those whose files are present.
+    ``processes`` find Z if Beam does not; they are spawned, and the files are the same.
+    ``progress`` wraps what is done for each shard, as `hardem_jax.progress.counted`.
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    # TFDS would look for the file next to the module, with a package that it does not require.
-    url_infos: ClassVar[dict[str, Any]] = load_url_infos(Path(__file__).with_name("checksums.tsv"))
+    # TFDS would look for a file next to the module, with a package that it does not require.
+    url_infos: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
         data_set: DataSet,
         *,
         data_dir: PathLike,
-        folder: PathLike | None = None,
+        folder: PathLike,
         splits: Sequence[str] = (),
         shard_size: int = 256,
         processes: int = 1,
@@ -221,7 +174,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
         self.data_set = data_set
         # TFDS has a class for each data set, and the name there.
         setattr(self, "name", data_set.NAME)  # noqa: B010
-        self.folder = None if folder is None else Path(folder)
+        self.folder = Path(folder)
         self.shard_size = shard_size
         self.splits = tuple(splits) or self._splits_there()
         self.exclusions = {split: ExclusionCounts() for split in self.splits}
@@ -263,19 +216,15 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
             builder=self,
             description=f"{type(self.data_set).__name__} with Z",
             features=features_of(self.data_set.solver.kind),
-            homepage=self.data_set.RELEASE.home,
+            homepage=self.data_set.HOME,
             disable_shuffling=True,
         )
 
     def _shard_iterators_per_split(self, dl_manager: Any) -> dict[str, list[Shard]]:
-        folder = self.folder
-        if folder is None:
-            unpacked = Path(self._data_dir_root, "downloads", f"{self.name}-{self._checksum()}")
-            folder = download(self.data_set.RELEASE, dl_manager, unpacked)
         shards = {}
         for split in self.splits:
             skips = self.exclusions[split] = ExclusionCounts()
-            read = self.data_set.read(folder, split, skips)
+            read = self.data_set.read(self.folder, split, skips)
             examples = (x for x in read if not skips.repeated(x.id, getattr(x, "golds", None)))
             work = Path(self.data_dir, _WORK, split)
             shards[split] = cut(examples, work, self.data_set.solver, self.shard_size)
@@ -337,40 +286,26 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
     def _check_some(self, split: str, count: int) -> None:
         if not count:
             raise InputError(
-                f"{self.folder or self.data_set.RELEASE.url}: expected questions in {split!r}, "
+                f"{self.folder}: expected questions in {split!r}, "
                 f"found none that can be used; {self.exclusions[split].one_line()}"
             )
 
     def _splits_there(self) -> tuple[str, ...]:
-        if self.folder is None:
-            return self.data_set.SPLITS
         names = {x: self.data_set.source_names(self.folder, x) for x in self.data_set.SPLITS}
         found = tuple(x for x in names if all(os.path.exists(self.folder / n) for n in names[x]))
         if not found:
             raise InputError(
                 f"{self.folder}: expected {', '.join(names[self.data_set.SPLITS[0]])}, from "
-                f"{self.data_set.RELEASE.home}; found no such files"
+                f"{self.data_set.HOME}; found no such files"
             )
         return found
 
     def _digests(self) -> dict[str, dict[str, str]]:
-        """Split -> name -> digest of its source files; of a download, the recorded one."""
-        if self.folder is None:
-            if self.data_set.RELEASE.url is None:
-                raise InputError(
-                    f"{type(self.data_set).__name__}: expected a folder with the official files, "
-                    f"which a person gets from {self.data_set.RELEASE.home}; found none"
-                )
-            return {split: {self.data_set.RELEASE.url: self._checksum()} for split in self.splits}
+        """Split -> name -> digest of its source files."""
         names = {split: self.data_set.source_names(self.folder, split) for split in self.splits}
         # What several splits share (gigabytes of evidence) is read once.
         found = {name: digest(self.folder / name) for name in {*sum(names.values(), ())}}
         return {split: {name: found[name] for name in some} for split, some in names.items()}
-
-    def _checksum(self) -> str:
-        """The recorded digest of the release that is downloaded."""
-        infos: Any = self.url_infos
-        return infos[self.data_set.RELEASE.url].checksum
 
 
 def quiet() -> None:

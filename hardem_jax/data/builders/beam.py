@@ -1,16 +1,11 @@
 """Shards written by Apache Beam (``pip install '.[beam]'``), on one machine or on many.
 
-The pipeline has one step, which writes a shard. `write_shard` is a pure function of its shard, so
-the files are those of a build in a single process, whatever the runner and the number of workers.
-(TFDS's own pipeline makes a step of every shard, and Beam's local runner does one step after the
-other.)
-
-Options are Beam's own, without the dashes. The local runner with one process for each core is the
-default; ``python -m experiments.build`` takes them after ``--beam``:
+`write_shard` is a pure function of its shard, so the files are those of a build in a single
+process. (TFDS's own pipeline makes a step of every shard, and Beam's local runner does one step
+after the other.) Options, after ``--beam``, are Beam's own without the dashes:
 
 ========  ==================================================================================
-local     ``direct_num_workers=8`` (0: one for each core);
-          ``direct_running_mode=multi_processing`` is added
+local     ``direct_num_workers=8`` (0, the default: one for each core)
 Dataflow  ``runner=DataflowRunner project=P region=R temp_location=gs://B/tmp``
           ``staging_location=gs://B/staging sdk_container_image=IMAGE max_num_workers=64``
 Flink     ``runner=FlinkRunner flink_master=HOST:8081 environment_type=DOCKER``
@@ -20,8 +15,8 @@ Spark     ``runner=SparkRunner spark_master_url=spark://HOST:7077 environment_ty
           ``runner=PortableRunner job_endpoint=HOST:8099``
 ========  ==================================================================================
 
-IMAGE is a container with this package. The folder of the build must be one that every worker sees
-under the same path (a network file system, or a bucket mounted with gcsfuse).
+IMAGE is a container with this package. Every worker must see the folder of the build under the same
+path (a network file system, or a bucket mounted with gcsfuse).
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Builds read back as the project's own objects, by index; no source file is needed.
 
-    train = open_build("built").examples("train")      # ReadingExample, NumericQuestion, ...
-    dataset = grain.MapDataset.source(train).seed(0).shuffle()[process_index::process_count]
-
 TFDS reads them, too: ``tfds.builder_from_directory(folder).as_data_source("train")``.
 """
 

@@ -1,9 +1,8 @@
 """A split cut into shards, each of which can be written by any process, to the same bytes.
 
-Reading is done once, by the process that starts the build: it is quick, it has to see the file in
-order (ids that repeat, tables before their questions), and it counts what is left out. It leaves
-examples in work files. Each becomes a shard, in this process, in several on this machine, or in
-those that `hardem_jax.data.builders.beam` runs elsewhere.
+Reading is done once, by the process that starts the build: it has to see the file in order (ids
+that repeat, tables before their questions), and counts what is left out. It leaves examples in work
+files, each of which becomes a shard.
 """
 
 from __future__ import annotations

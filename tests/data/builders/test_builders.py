@@ -26,7 +26,6 @@ from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 from hardem_jax.queries.records import RECORDS, QuerySolver, to_query_question
 from hardem_jax.queries.solutions.enumeration import Table
-from hardem_jax.spans.builds import NarrativeQA, NQOpen
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.records import question_record, table_of
 from tests.damages import DAMAGES
@@ -282,18 +281,6 @@ def test_a_builder_can_be_pickled(root, tmp_path):
     for name in ("drop", "wtq"):
         builder = inputs.make(name, root, tmp_path)
         assert pickle.loads(pickle.dumps(builder)).data_dir == builder.data_dir
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (NarrativeQA, "expected a folder with the official files, which a person gets"),
-        (NQOpen, "experiments.retrieve"),
-    ],
-)
-def test_files_that_nobody_can_download_are_asked_for(make, message, tmp_path):
-    with pytest.raises(InputError, match=message):
-        builders.SolutionBuilder(make(), data_dir=tmp_path)
 
 
 def test_missing_files_are_named(root, tmp_path):

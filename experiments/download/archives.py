@@ -1,4 +1,4 @@
-"""Extracting archives from the internet, which may be damaged or malicious."""
+"""Unpacking archives from the internet, which may be damaged or malicious."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from hardem_jax.data.files import work_folder
 from hardem_jax.errors import InputError
 
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second of one without members
@@ -63,24 +62,11 @@ def _check_inside(archive: Path, name: str) -> None:
         raise InputError(f"{archive}: expected members below its own folder, found {name!r}")
 
 
-def unpack_new(archive: Path, folder: Path) -> None:
-    """Unpacks an archive; the folder gets its name once it is complete."""
-    with work_folder(folder) as work:
-        new = work / "new"
-        new.mkdir()
-        extract(archive, new)
-        new.rename(folder)
-
-
 def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
     """Unpacks a tar or zip archive into a folder; what is there already may be replaced.
 
-    Members are moved there after all of them were unpacked. `strip` leaves out the one folder that
-    holds all of them.
-
-    Raises:
-        InputError: it is no archive or damaged, a member would be written outside of the folder,
-            or there is more than one to leave out.
+    Members are moved there after all were unpacked; `strip` leaves out the one folder that holds
+    them.
     """
     work = folder / f".{archive.name}.unpacking"
     shutil.rmtree(work, ignore_errors=True)  # of a call that was stopped
