@@ -26,6 +26,7 @@ from experiments.report import markdown_rows
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_text
+from hardem_jax.data.json_stream import iter_lines
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.training.fingerprint import Meaning, flatten, meaning, portable, without_seed
 
@@ -56,15 +57,8 @@ class Tabulate:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
-    """What a run that has ended leaves for tables.
-
-    Attributes:
-        objective: its label, from `hardem_jax.objectives.label`.
-        seed: of training.
-        settings: all that decides on its scores, dotted name -> text.
-        scores: metric -> score after the last step.
-        by_question: metric -> ``[N]`` score of each question, in the order of the data.
-    """
+    """What a run that has ended leaves for tables: the label of its objective, its seed, all that
+    decides on its scores, those after the last step, and those of each question."""
 
     objective: str
     seed: int
@@ -73,14 +67,7 @@ class FinishedRun:
     by_question: Mapping[str, Sequence[float]]
 
     def line(self) -> str:
-        """The run as a line of JSON, without folders of the machine it was made on.
-
-        Example:
-            >>> FinishedRun("MML", 0, {"model.encoder": "/models/ada/bert"}, {"step": 9.0},
-            ...             {"em": [100.0, 0.0]}).line()
-            '{"objective": "MML", "seed": 0, "settings": {"model.encoder": "bert"}, \
-"scores": {"step": 9.0}, "by_question": {"em": "10"}}'
-        """
+        """The run as a line of JSON, without folders of the machine it was made on."""
         content = dataclasses.asdict(self) | {"settings": portable(self.settings)}
         content["by_question"] = {name: _packed(x) for name, x in self.by_question.items()}
         return json.dumps(content)
@@ -92,13 +79,7 @@ def read_runs(source: Path) -> list[FinishedRun]:
         folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
         runs = [_of_folder(x) for x in folders if (x / "by_question.json").is_file()]
     else:
-        try:
-            lines = source.read_text("utf-8").splitlines()
-        except OSError as error:
-            raise InputError(f"{source}: expected runs, found {found_by(error)}") from error
-        except ValueError as error:
-            raise InputError(f"{source}: expected runs as text, found {error}") from error
-        runs = [_of_line(line, f"{source}:{number}") for number, line in enumerate(lines, start=1)]
+        runs = [_of_line(line, f"{source}:{number}") for number, line in iter_lines(source)]
     if not runs:
         raise InputError(f"{source}: expected runs that have ended, found none")
     return runs

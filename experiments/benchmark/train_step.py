@@ -136,7 +136,7 @@ class TrainStep(StepFlags):
         return [self.variants, *([] if self.minutes is None else alone)]
 
     def _measured(self, report: Report) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The figures of every group, length and number of devices, saved one by one; the device."""
+        """The figures of all groups, which are saved one by one, and the device."""
         from experiments.benchmark.steps.jax_steps import write_weights  # imports jax
 
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:

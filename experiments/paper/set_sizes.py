@@ -9,8 +9,8 @@ many questions: as many as have the largest target on average. Flags are those o
     python -m experiments.paper.set_sizes --data built/wikisql --dev built/wikisql --gold wikisql \
         --out runs/set-sizes --seeds 0 1 2 --objectives mml hard-em released-mml --minutes 60
 
-Each subset is a ``compare`` in a folder of its own below ``out``, a cell. Cells gain seeds in turn,
-so that the figure is complete early; again, the command continues. ``cells.md`` and ``cells.json``
+Each subset is a ``compare`` in a folder of its own below ``out``, a cell. Again, the command
+continues. ``cells.md`` and ``cells.json``
 hold the accuracy after each subset, ``set_sizes.png`` shows it.
 """
 
@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -42,9 +40,6 @@ from hardem_jax.training.fingerprint import may_change
 SCORES = {"accuracy": "execution accuracy (%)", "logical form": "logical form (%)"}
 #: Objective -> metric -> its mean and interval.
 Scores = Mapping[str, Mapping[str, Interval]]
-# What `compare` writes, also before it has ended, and the last one that had.
-_CURRENT, _ENDED = "comparison.json", "ended.json"
-CompareT = TypeVar("CompareT", bound=CompareCommand)
 
 
 def largest_count(sizes: np.ndarray, target: float) -> int:
@@ -159,15 +154,13 @@ class SetSizes(queries.Compare):
         make_out(self.out)
         began, cells = time.monotonic(), self.cells()
         with locked(self.out):
-            for name, cell in unfinished(cells):
+            for name, cell in cells.items():
                 if self.minutes is not None and time.monotonic() - began >= 60 * self.minutes:
                     break
-                print(f"{name}, seeds {' '.join(map(str, cell.seeds))}", flush=True)
-                cell.run()
-                # Its tables stay while the comparison with more seeds is made.
-                if _intervals_in(cell, _CURRENT):
-                    shutil.copyfile(cell.out / _CURRENT, cell.out / _ENDED)
-            found = {name: scores for name, cell in cells.items() if (scores := _ended(cell))}
+                if not intervals(cell):
+                    print(name, flush=True)
+                    cell.run()
+            found = {name: scores for name, cell in cells.items() if (scores := intervals(cell))}
             write_json(self.out / "cells.json", {"flags": to_json(self), "cells": found})
             if found:
                 text = table(found, self.loop.monitor)
@@ -198,15 +191,6 @@ def set_sizes(data: Any) -> np.ndarray:
     return np.array([len(question.queries) for question in data.questions])
 
 
-def unfinished(cells: Mapping[str, CompareT]) -> Iterator[tuple[str, CompareT]]:
-    """Cells with their first seed, then with their first two, and so on; none that has ended."""
-    for count in range(1, max(len(cell.seeds) for cell in cells.values()) + 1):
-        for name, cell in cells.items():
-            more = [_first_seeds(cell, n) for n in range(count, len(cell.seeds) + 1)]
-            if not any(map(_intervals, more)):
-                yield name, more[0]
-
-
 def table(found: Mapping[str, Scores], monitor: str) -> str:
     """A Markdown table: cells as rows, objectives as columns.
 
@@ -228,24 +212,10 @@ def table(found: Mapping[str, Scores], monitor: str) -> str:
     return markdown_rows([[metric, *objectives], *rows])
 
 
-def _first_seeds(cell: CompareT, count: int) -> CompareT:
-    return dataclasses.replace(cell, seeds=cell.seeds[:count])
-
-
-def _ended(cell: CompareCommand) -> Scores:
-    """The intervals of a cell over as many seeds as have ended; empty without any."""
-    counts = range(len(cell.seeds), 0, -1)
-    return next((found for n in counts if (found := _intervals(_first_seeds(cell, n)))), {})
-
-
-def _intervals(cell: CompareCommand) -> Scores:
+def intervals(cell: CompareCommand) -> Scores:
     """The intervals of a comparison with these very flags; empty if there is none that ended."""
-    return _intervals_in(cell, _CURRENT) or _intervals_in(cell, _ENDED)
-
-
-def _intervals_in(cell: CompareCommand, name: str) -> Scores:
     try:
-        content = json.loads(Path(cell.out, name).read_text("utf-8"))
+        content = json.loads((cell.out / "comparison.json").read_text("utf-8"))
     except (OSError, ValueError):  # not begun, or killed while it was written
         return {}
     same = content.get("flags") == json.loads(json.dumps(to_json(cell)))

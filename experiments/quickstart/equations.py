@@ -5,9 +5,8 @@ import functools
 import numpy as np
 from flax import nnx
 
-from experiments.quickstart.problem import Problem
+from experiments.quickstart.problem import Problem, small_encoder
 from experiments.quickstart.settings import EquationSettings
-from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batching.padding import Pad
 from hardem_jax.data.exclusions import size_summary
 from hardem_jax.equations.config import EquationInference

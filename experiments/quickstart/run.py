@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from experiments.quickstart.settings import EquationSettings, Settings
+from experiments.report import table
 from hardem_jax.data.files import make_out
 from hardem_jax.documents.planted import PlantedConfig
 from hardem_jax.equations.planted import PlantedEquationsConfig
@@ -97,16 +97,15 @@ class Quickstart:
     def _report(
         self, problem: Problem, histories: dict[str, list[History]], seconds: dict[str, float]
     ) -> None:
-        table = Table(title=f"{problem.title}, after the last step")
-        table.add_column("objective")
-        for label in (*problem.scores.values(), "seconds per run"):
-            table.add_column(label, justify="right")
+        rows = []
         for name, runs in histories.items():
             last = {metric: [run[-1][metric] for run in runs] for metric in problem.scores}
-            table.add_row(
-                name, *map(_mean_and_range, last.values()), f"{seconds[name] / len(runs):.0f}"
-            )
-        Console().print(table)
+            scores = {metric: _mean_and_range(values) for metric, values in last.items()}
+            time = f"{seconds[name] / len(runs):.0f}"
+            rows.append({"objective": name, **scores, "seconds": time})
+        columns = {label: metric for metric, label in problem.scores.items()}
+        columns = {"objective": "objective", **columns, "seconds per run": "seconds"}
+        Console().print(table(f"{problem.title}, after the last step", rows, columns))
         print(problem.note)
         figure = self.out / f"{problem.name}.png"
         from hardem_jax.analysis.plots import learning_curves  # slow to import

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from flax import nnx
 
-from experiments.quickstart.problem import Problem
+from experiments.quickstart.problem import Problem, small_encoder
 from experiments.quickstart.settings import Settings
-from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batching.padding import Inputs, Pad
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.inputs import pad_windows

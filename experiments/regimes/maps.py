@@ -37,61 +37,41 @@ def draw(
     outcomes, order = outcomes_of(runs)
     rivals = [name for name in order if name.partition(",")[0] == HardEM.title]
     knobs = sorted({name for pair in maps for name in knobs_of_map(pair)})
-    summary = {
-        "maps": {pair: _draw_map(pair, outcomes, rivals, values, base, out) for pair in maps},
-        "curves": {name: _draw_curves(name, outcomes, order, values, base, out) for name in knobs},
-    }
-    write_json(out / "summary.json", summary)
-
-
-def _draw_map(
-    pair: str, outcomes: Outcomes, rivals: list[str], values: Values, base: Knobs, out: Path
-) -> dict[str, Any]:
-    """Draws the difference of MML from each rival over two knobs; returns what it shows."""
-    panels = {
-        f"{MML.title} minus {rival}": [
-            [compared(outcomes["true z"], knobs, label(MML()), rival) for knobs in row]
-            for row in cells(pair, values, base)
-        ]
-        for rival in rivals
-    }
-    if any(cell for panel in panels.values() for row in panel for cell in row):
+    summary: dict[str, dict[str, Any]] = {"maps": {}, "curves": {}}
+    for pair in maps:
+        # The difference of MML from each rival over two knobs.
+        panels = {
+            f"{MML.title} minus {rival}": [
+                [compared(outcomes["true z"], here, label(MML()), rival) for here in row]
+                for row in cells(pair, values, base)
+            ]
+            for rival in rivals
+        }
         rows, columns = (
             (LABELS[name], _ticks(getattr(values, name))) for name in knobs_of_map(pair)
         )
-        difference_maps(
-            panels,
-            rows=rows,
-            columns=columns,
-            label="difference in true z (points)",
-            file=out / f"map-{pair}.png",
-        )
-    return {title: _plain(panel) for title, panel in panels.items()}
-
-
-def _draw_curves(
-    name: str, outcomes: Outcomes, order: list[str], values: Values, base: Knobs, out: Path
-) -> dict[str, Any]:
-    """Draws the scores of the objectives over one knob; returns what it shows."""
-    line = [dataclasses.replace(base, **{name: value}) for value in getattr(values, name)]
-    curves = {
-        score: {
-            objective: [_interval(of_score, knobs, objective) for knobs in line]
-            for objective in order
+        if any(cell for panel in panels.values() for row in panel for cell in row):
+            axes = {"rows": rows, "columns": columns, "label": "difference in true z (points)"}
+            difference_maps(panels, **axes, file=out / f"map-{pair}.png")
+        summary["maps"][pair] = {title: _plain(panel) for title, panel in panels.items()}
+    for name in knobs:
+        # The scores of the objectives over one knob.
+        line = [dataclasses.replace(base, **{name: value}) for value in getattr(values, name)]
+        curves = {
+            score: {rival: [_interval(found, here, rival) for here in line] for rival in order}
+            for score, found in outcomes.items()
         }
-        for score, of_score in outcomes.items()
-    }
-    if any(cell for of in curves.values() for found in of.values() for cell in found):
-        interval_curves(
-            {SCORES[score]: found for score, found in curves.items()},
-            values=(LABELS[name], _ticks(getattr(values, name))),
-            file=out / f"curve-{name}.png",
-        )
-    shown = {
-        score: {objective: _plain(found) for objective, found in of_objectives.items()}
-        for score, of_objectives in curves.items()
-    }
-    return {"values": list(getattr(values, name)), **shown}
+        if any(cell for of in curves.values() for found in of.values() for cell in found):
+            interval_curves(
+                {SCORES[score]: found for score, found in curves.items()},
+                values=(LABELS[name], _ticks(getattr(values, name))),
+                file=out / f"curve-{name}.png",
+            )
+        summary["curves"][name] = {"values": list(getattr(values, name))} | {
+            score: {rival: _plain(found) for rival, found in of.items()}
+            for score, of in curves.items()
+        }
+    write_json(out / "summary.json", summary)
 
 
 def _plain(cells: Any) -> Any:

@@ -52,7 +52,7 @@ def score_text(name: str, value: float) -> str:
 
 
 def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The metrics by |Z|, ``{"em": {"em |Z|=3-4": "3-4", "em |Z|=9+": "9+"}}``, in ascending order."""
+    """The metrics by |Z| in ascending order, ``{"em": {"em |Z|=3-4": "3-4", ...}}``."""
     names = dict.fromkeys(name for scores in summary.values() for name in scores)
     found = [name.partition(" |Z|=")[::2] for name in names if " |Z|=" in name]
     found.sort(key=lambda pair: int(re.split(r"\D", pair[1])[0]))

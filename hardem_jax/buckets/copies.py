@@ -1,8 +1,8 @@
 """Copies of what lies in a bucket, to be read: data, and the run that is evaluated.
 
 A copy is named by what the bucket lists of its objects, sizes and versions, so that it never goes
-stale, is shared by all commands on this disk, and is downloaded once; of a folder that has changed,
-only what is new. Copies stay until somebody removes them.
+stale, is shared by all commands on this disk, and is downloaded once. Copies stay until somebody
+removes them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from hardem_jax.buckets.names import one_address, root, stands_for
@@ -25,8 +24,6 @@ from hardem_jax.locks import LOCK_FILE, locked
 #: The folders of a run that hold numbered checkpoints.
 CHECKPOINTS = ("best", "last")
 _ATTEMPTS = 5
-#: Beside a copy: what it is of.
-_LISTING = "objects.json"
 
 
 def checkpoint_of(name: str) -> str | None:
@@ -81,41 +78,16 @@ def copy(where: str, *, without: Iterable[str] = ()) -> Path:
             partial = place.with_name(place.name + ".partial")
             shutil.rmtree(partial, ignore_errors=True)
             files = {name: partial / "new" / name if name else partial / "new" for name in kept}
-            had = _link_earlier(where, kept, files)
             try:
-                folder.download({name: files[name] for name in kept.keys() - had})
+                folder.download(files)
             except FileNotFoundError:  # somebody is writing there
                 continue
             now = folder.listing()
             if {name: now.get(name) for name in kept} == kept:
-                record = json.dumps({"where": where, "objects": kept})
-                (partial / _LISTING).write_text(record, encoding="utf-8")
-                (partial / _LISTING).replace(place.with_name(_LISTING))  # never half of it
                 (partial / "new").rename(place)
                 partial.rmdir()
                 return place
     raise InputError(f"{where}: changes while it is read; try again")
-
-
-def _link_earlier(
-    where: str, kept: Mapping[str, tuple[int, str]], files: Mapping[str, Path]
-) -> set[str]:
-    """Takes what has not changed from earlier copies of the same folder, without another byte."""
-    had: set[str] = set()
-    for file in (root() / "copies").glob(f"*/{_LISTING}"):
-        try:
-            record = json.loads(file.read_text("utf-8"))
-        except (ValueError, OSError):  # cut off, or removed meanwhile: it is downloaded again
-            continue
-        if record["where"] != where:
-            continue
-        for name, version in record["objects"].items():
-            original = file.with_name(PurePosixPath(where).name) / name
-            if name not in had and kept.get(name) == tuple(version) and original.is_file():
-                files[name].parent.mkdir(parents=True, exist_ok=True)
-                os.link(original, files[name])
-                had.add(name)
-    return had
 
 
 @contextlib.contextmanager

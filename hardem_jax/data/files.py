@@ -248,13 +248,11 @@ def check_writable(file: Path) -> None:
 def load_array(file: Path) -> np.ndarray:
     """Memory-maps a ``.npy`` file."""
     try:
-        # A plain array over the mapped file, because slicing np.memmap is slower.
-        return np.asarray(np.load(file, mmap_mode="r"))
-    except (OSError, EOFError, ValueError) as error:
-        try:
-            empty = np.load(file)  # an array without elements cannot be mapped
-        except (OSError, EOFError, ValueError):
-            empty = None
-        if empty is not None and empty.size == 0:
+        with contextlib.suppress(ValueError):  # an array without elements cannot be mapped
+            # A plain array over the mapped file, because slicing np.memmap is slower.
+            return np.asarray(np.load(file, mmap_mode="r"))
+        if (empty := np.load(file)).size == 0:
             return empty
+        raise ValueError("is not as long as its header says")
+    except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{file}: expected an array, found a damaged file") from error

@@ -52,8 +52,8 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A table as people see it: ``header`` of its columns, their ``names`` in solutions, whether each is
-    ``numeric``, and the texts of its cells; None is NULL."""
+    """A table as people see it: ``header`` of its columns, their ``names`` in solutions, whether
+    each is ``numeric``, and the texts of its cells; None is NULL."""
 
     header: Sequence[str]
     names: Sequence[str]
@@ -149,9 +149,10 @@ class Record:
 class View:
     """What a model says about a question at one moment, as ``watched/<step>.json`` has it.
 
-    ``solutions`` are `Entry.line` of each z, in the order of Z, with their ``probabilities``; ``true``
-    is the index of the true one, -1 if it is unknown or not there. ``prediction`` is the text of the
-    most likely solution of Z_tot with its ``probability`` and its index in Z, ``predicted``, or -1.
+    ``solutions`` are `Entry.line` of each z, in the order of Z, with their ``probabilities``;
+    ``true`` is the index of the true one, -1 if it is unknown or not there. ``prediction`` is the
+    text of the most likely solution of Z_tot with its ``probability`` and its index in Z,
+    ``predicted``, or -1.
     """
 
     id: str

@@ -77,45 +77,34 @@ def test_targets_that_are_one_subset_are_refused(subsets):
     assert len(subsets(range(1, 10), "--targets", "3", "5", *more).cells()) == 2
 
 
-def test_seeds_come_in_turn_and_nothing_is_repeated(subsets, tmp_path, monkeypatch):
-    made: list[tuple[str, tuple[int, ...]]] = []
-    killed: list[tuple[int, ...]] = []
+def test_a_cell_that_ended_is_not_repeated(subsets, tmp_path, monkeypatch):
+    made: list[str] = []
 
     def run(self):
-        made.append((self.out.name, self.seeds))
-        score = 10.0 * len(made)
-        content = {"flags": to_json(self), "intervals": {"MML": {"accuracy": [score, 0.0, 100.0]}}}
+        made.append(self.out.name)
+        killed = made == ["2", "7"]
+        content = {"flags": to_json(self)}
+        content["intervals"] = {"MML": {"accuracy": [10.0 * len(made), 0.0, 100.0]}}
         self.out.mkdir(parents=True, exist_ok=True)
-        content |= {} if self.seeds in killed else {"differences": {}}
+        content |= {} if killed else {"differences": {}}
         (self.out / "comparison.json").write_text(json.dumps(content))
-        if self.seeds in killed:
+        if killed:
             raise KeyboardInterrupt
 
-    def table():
-        lines = (tmp_path / "cells.md").read_text().splitlines()[2:]
-        return [line.split(" | ")[1] for line in lines]
-
     monkeypatch.setattr(CompareCommand, "run", run)
-    flags = ("--seeds", "0", "1", "--targets", "2", "7", "--subset-questions", "3")
+    flags = ("--targets", "2", "7", "--subset-questions", "3")
     command = subsets(range(1, 10), *flags)
-    # A seed that ended stays in the table when the next is interrupted.
-    killed.append((0, 1))
     with pytest.raises(KeyboardInterrupt):
         command.run()
-    subsets(range(1, 10), *flags, "--minutes", "0").run()
-    assert table() == ["10.0 [0.0, 100.0] |", "20.0 [0.0, 100.0] |"]
-    killed.clear()
     command.run()
-    assert made == [
-        ("2", (0,)), ("7", (0,)), ("2", (0, 1)),  # the last of them was killed
-        ("2", (0, 1)), ("7", (0, 1)),
-    ]  # fmt: skip
-    assert table() == ["40.0 [0.0, 100.0] |", "50.0 [0.0, 100.0] |"]
+    assert made == ["2", "7", "7"]
+    lines = (tmp_path / "cells.md").read_text().splitlines()[2:]
+    scores = [line.split(" | ")[1] for line in lines]
+    assert scores == ["10.0 [0.0, 100.0] |", "30.0 [0.0, 100.0] |"]
     command.run()
-    assert len(made) == 5
     # Other flags are other comparisons.
     subsets(range(1, 10), *flags, "--minutes", "0", "--dev-questions", "5").run()
-    assert len(made) == 5 and json.loads((tmp_path / "cells.json").read_text())["cells"] == {}
+    assert len(made) == 3 and json.loads((tmp_path / "cells.json").read_text())["cells"] == {}
 
 
 def test_no_time_is_for_no_comparison(subsets, monkeypatch):

@@ -232,7 +232,7 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
     (tmp_path / "damaged" / "final.json").write_text("[]")
     with pytest.raises(InputError, match="damaged: expected a run of compare, found TypeError"):
         read_runs(tmp_path / "damaged")
-    with pytest.raises(InputError, match="expected runs, found"):
+    with pytest.raises(InputError, match="expected a file, found"):
         read_runs(tmp_path / "absent.jsonl")
     (tmp_path / "runs.jsonl").write_text(f"{finished().line()}\n[]\n")
     with pytest.raises(InputError, match=r"runs.jsonl:2: expected a run"):
