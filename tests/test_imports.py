@@ -189,14 +189,6 @@ def test_no_files_import_each_other_in_a_circle():
     assert circle(sources) == []
 
 
-def test_a_circle_is_found_through_a_package_too():
-    sources = {
-        "hardem_jax.a.__init__": "import hardem_jax.b",
-        "hardem_jax.b": "import hardem_jax.a",
-    }
-    assert {*circle(sources)} == {*sources}
-
-
 def circle(sources: dict[str, str]) -> list[str]:
     """Modules of one circle of imports; none if there is none."""
     file_of = {name.removesuffix(".__init__"): name for name in sources}
@@ -223,14 +215,8 @@ def test_every_import_is_in_the_table():
         ("hardem_jax.losses", "import optax", "optax"),
         ("hardem_jax.errors", "import hardem_jax.losses", "hardem_jax.losses"),
         ("hardem_jax.documents.mentions", "def f():\n    import jax.numpy as jnp", "jax"),
-        ("hardem_jax.documents.mentions", "from hardem_jax import hard_em_loss", "hardem_jax"),
         ("hardem_jax.spans.distribution", "from flax import nnx", "flax"),
         ("hardem_jax.spans.distribution", "from ..queries import model", "hardem_jax.queries"),
-        (
-            "hardem_jax.encoders.bert",
-            "from hardem_jax.data import examples",
-            "hardem_jax.data",
-        ),
         ("hardem_jax.training.loop", "from hardem_jax import task", "hardem_jax.task"),
         ("hardem_jax.task.__init__", "from ..cli import train", "hardem_jax.cli"),
         ("hardem_jax.task.base", "import experiments.triviaqa", "experiments.triviaqa"),
@@ -242,26 +228,6 @@ def test_a_wrong_import_is_found(module, source, culprit):
     found = violations({f"{package}.__init__": "" for package in packages} | {module: source})
     assert found
     assert all(re.match(rf"{re.escape(module)} imports {re.escape(culprit)}\b", f) for f in found)
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("hardem_jax.losses", "import dataclasses, jax.numpy"),
-        ("hardem_jax.documents.mentions", "import numpy\nfrom hardem_jax.errors import InputError"),
-        ("hardem_jax.documents.mentions", "from . import windows"),
-        (
-            "hardem_jax.task.base",
-            "from hardem_jax.objectives import HardEM\nfrom ..encoders import lstm",
-        ),
-        (
-            "experiments.triviaqa",
-            "from hardem_jax.analysis import figures\nimport experiments.build",
-        ),
-    ],
-)
-def test_a_right_import_is_not(module, source):
-    assert violations({"hardem_jax.__init__": "", module: source}) == []
 
 
 def modules_loaded_by(statement: str) -> set[str]:

@@ -44,14 +44,6 @@ def test_every_objective_is_drawn_in_its_colour(tmp_path):
         assert bool(np.any(np.all(pixels == colour, axis=1))) == drawn
 
 
-def test_a_score_that_hardly_changes_has_room_above_it(tmp_path, calls_of):
-    calls = calls_of("plot")
-    run = [{"step": step, "em": em} for step, em in ((1, 99.0), (2, 99.5), (3, 100.0))]
-    learning_curves({"MML": [run]}, metrics={"em": "em"}, file=tmp_path / "curves.png")
-    [(panel, _, _)] = calls
-    assert panel.get_ylim() == (0, pytest.approx(105))
-
-
 def test_curves_end_where_the_first_seed_has_ended(tmp_path, calls_of):
     """Patience stops runs at different steps, and they may log at different steps."""
     calls = calls_of("plot")
@@ -91,14 +83,6 @@ def test_bars_stand_for_the_mean_of_the_runs(tmp_path, calls_of):
     assert shades[0] == shades[1] == 1 > shades[2]
     # Bars of one group are next to each other, centred on its tick.
     np.testing.assert_allclose(np.mean([x for x, _, _ in drawn], axis=0), [0, 1], atol=1e-12)
-
-
-def test_a_metric_that_no_run_has_gets_no_panel(tmp_path):
-    runs = {"MML": [[{"step": 1, "em": 1.0}, {"step": 2, "em": 2.0}]]}
-    one, two = tmp_path / "one.png", tmp_path / "two.png"
-    learning_curves(runs, metrics={"em": "em"}, file=one)
-    learning_curves(runs, metrics={"em": "em", "hit@1": "hit"}, file=two)
-    assert matplotlib.image.imread(one).shape == matplotlib.image.imread(two).shape
 
 
 def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(tmp_path, calls_of):

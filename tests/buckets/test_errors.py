@@ -14,12 +14,9 @@ import pytest
 import s3fs
 
 from experiments import triviaqa
-from experiments.tabulate import Tabulate
-from hardem_jax.buckets import mirror as mirrors
 from hardem_jax.buckets import store
-from hardem_jax.buckets.names import VARIABLE, address
+from hardem_jax.buckets.names import VARIABLE
 from hardem_jax.cli.command import on_this_disk, parse
-from hardem_jax.errors import InputError
 from tests.commands import fails
 from tests.emulators import BUCKET, SECRET
 
@@ -103,13 +100,6 @@ def test_no_permission(alone, capsys, cloud, found):
     assert line.startswith(f"{cloud}://{BUCKET}/run: {found}")
 
 
-def test_nobody_answers(alone, capsys):
-    lead_to(alone, "s3", "http://127.0.0.1:9")
-    alone.setenv("AWS_MAX_ATTEMPTS", "1")
-    found = "cannot be used (EndpointConnectionError)"
-    assert evaluate(capsys, f"s3://{BUCKET}/run") == f"s3://{BUCKET}/run: {found}"
-
-
 def test_no_credentials(alone, capsys):
     with refusing(403) as host:
         alone.setenv("AWS_ENDPOINT_URL", host)
@@ -151,23 +141,6 @@ def test_the_run_that_another_one_starts_from_may_lie_in_a_bucket(bucket, tmp_pa
         copied, on_disk = local.init_from
         assert on_disk == tmp_path and (copied / names[1]).is_file()
         assert not (copied / names[2]).exists()
-
-
-def test_the_one_in_a_bucket_of_several_files_is_named():
-    with pytest.raises(InputError, match="^--runs: expected a path on this disk, found gs://bu/a$"):
-        with on_this_disk(Tabulate(runs=(Path("runs"), Path("gs://bu/a")))):
-            pass
-
-
-def test_a_bucket_itself_is_no_folder_to_write():
-    with pytest.raises(InputError, match="expected a folder in the bucket, found the bucket"):
-        with mirrors.mirror("gs://bucket"):
-            pass
-
-
-def test_a_path_on_the_disk_is_no_address():
-    assert address(Path("s3")) is None and address(Path("s3:")) is None and address(None) is None
-    assert address("a/gs://b") is None and address(Path("/gs:/b")) is None
 
 
 def test_no_client_is_imported_without_a_bucket():

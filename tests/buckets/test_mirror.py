@@ -65,15 +65,6 @@ def test_only_locks_are_left_out_as_locks(in_memory):
     assert contents(copy(in_memory)) == {"block.json": "b", "deep/unlock.json": "u"}
 
 
-def test_a_single_file(bucket, elsewhere):
-    with mirror(f"{bucket}/report.json") as file:
-        file.write_text("report")
-    elsewhere()
-    assert copy(f"{bucket}/report.json").read_text() == "report"
-    with mirror(f"{bucket}/report.json") as file:
-        assert file.read_text() == "report"
-
-
 class Killed(BaseException):
     pass
 
@@ -232,15 +223,6 @@ def test_a_dead_claim_is_taken_over_and_its_owner_may_write_no_more(bucket, else
     assert set(Folder(bucket).listing()) == {"mine"}
 
 
-def test_a_killed_process_of_this_disk_is_not_waited_for(bucket, capsys):
-    with mirror(bucket):
-        content = Folder(bucket).beside(".lock.json").read()
-    Folder(bucket).beside(".lock.json").write(content)  # as SIGKILL leaves it
-    with mirror(bucket):
-        pass
-    assert "waiting" not in capsys.readouterr().err
-
-
 def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, fetched):
     with mirror(f"{bucket}/run") as run:
         write(run, config="c", best__5__d="five", best__5__checksums="no record")
@@ -253,13 +235,6 @@ def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, fetched):
     assert contents(first) == {"config": "c", "scores-1": "s"}  # it is shared with others
     second = copy(f"{bucket}/run")
     assert contents(second) == {"config": "c", "scores-1": "changed", "scores-2": "new"}
-
-
-def test_a_file_is_no_run(in_memory):
-    Folder(f"{in_memory}/run.json").write(b"{}")
-    with pytest.raises(InputError, match="run.json: expected the folder of a run, found a file"):
-        with run_to_read(f"{in_memory}/run.json"):
-            pass
 
 
 def test_what_changes_while_it_is_read_is_read_again(bucket, monkeypatch):
@@ -313,12 +288,3 @@ def test_no_object_is_written_outside_of_the_copy(in_memory, monkeypatch, name):
     monkeypatch.setattr(folder._files, "find", lambda root, detail: found)
     with pytest.raises(InputError, match="expected names of files, found the object"):
         copy(in_memory)
-
-
-def test_a_damaged_record_of_a_copy_is_passed_over(bucket):
-    write_to = Folder(f"{bucket}/a").write
-    write_to(b"first")
-    copied = copy(bucket)
-    copied.with_name("objects.json").write_text("")
-    write_to(b"second")
-    assert (copy(bucket) / "a").read_text() == "second"

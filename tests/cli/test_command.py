@@ -107,29 +107,6 @@ def test_a_bug_of_ours_keeps_its_traceback(how, error):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_data_cannot_write_to_the_terminal_through_an_error(capsys):
-    data = "\x1b[2J\u202e\u200b\ud800" + "long " * 1000
-    with pytest.raises(SystemExit):
-        run_command(Quoting, prog="test", argv=["--data", data])
-    line = capsys.readouterr().err
-    assert line.startswith("error: file.json: expected 'id', found '\\x1b[2J\\u202e\\u200b\\ud800")
-    assert "(5027 characters)" in line and line.endswith("at line 3\n") and len(line) < 300
-
-
-@dataclasses.dataclass(frozen=True)
-class Quoting:
-    """Quotes.
-
-    Attributes:
-        data: what a file holds.
-    """
-
-    data: str
-
-    def run(self) -> None:
-        raise InputError(f"file.json: expected 'id', found '{self.data}' at line 3")
-
-
 TALKATIVE = """
 import dataclasses
 from experiments import triviaqa

@@ -9,18 +9,11 @@ import sys
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.train import VARIABLE, OnDevices, _commit, enable_compilation_cache, made_by
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.mesh import (
-    data_mesh,
-    make_place_fn,
-    round_up_to_devices,
-    with_shardings,
-)
 from tests.commands import refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,22 +59,6 @@ def test_a_platform_that_is_not_there_is_one_line(platform):
     assert done.stderr.startswith(line) and done.stderr.count("\n") == 1
 
 
-def test_batches_to_evaluate_on_are_filled_up_and_split():
-    mesh = data_mesh(3)
-    assert [round_up_to_devices(rows, mesh) for rows in (1, 3, 32)] == [3, 3, 33]
-    assert round_up_to_devices(32, None) == 32
-    batch = {"x": np.arange(6)}
-    assert len(make_place_fn(mesh)(batch)["x"].addressable_shards) == 3
-    assert make_place_fn(None)(batch) is batch
-
-
-def test_parameters_are_loaded_to_where_they_are_used():
-    shapes = {"kernel": jax.ShapeDtypeStruct((256, 128), np.float32)}
-    assert with_shardings(shapes, None) is shapes
-    placed = with_shardings(shapes, data_mesh(4, fsdp=2))["kernel"]
-    assert placed.shape == (256, 128) and tuple(placed.sharding.spec) == ("fsdp",)
-
-
 def test_a_run_says_what_made_it():
     made = made_by(3)
     json.dumps(made)
@@ -120,31 +97,23 @@ def cache_as_it_was():
     jax.config.update("jax_compilation_cache_dir", folder)
 
 
-@pytest.mark.parametrize(("given", "expected"), [("somewhere", Path("somewhere")), ("", None)])
-def test_the_variable_decides(cache_as_it_was, monkeypatch, given, expected):
+@pytest.mark.parametrize(
+    ("variables", "backend", "expected"),
+    [
+        ({VARIABLE: "somewhere"}, "gpu", "somewhere"),
+        ({VARIABLE: ""}, "gpu", None),
+        ({"XDG_CACHE_HOME": "cache"}, "tpu", "cache/hardem_jax/compiled"),
+        ({"XDG_CACHE_HOME": "", "HOME": "home"}, "gpu", "home/.cache/hardem_jax/compiled"),
+        ({}, "cpu", None),
+    ],
+)
+def test_compiled_programs_are_kept(cache_as_it_was, monkeypatch, variables, backend, expected):
     before = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv(VARIABLE, given)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert enable_compilation_cache() == expected
-    assert jax.config.jax_compilation_cache_dir == before  # JAX has read it itself
-
-
-@pytest.mark.parametrize("backend", ["gpu", "tpu"])
-def test_programs_of_accelerators_are_kept_in_the_cache_of_the_user(
-    cache_as_it_was, monkeypatch, backend
-):
     monkeypatch.delenv(VARIABLE)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
-    assert enable_compilation_cache() == Path("cache/hardem_jax/compiled")
-    assert jax.config.jax_compilation_cache_dir == "cache/hardem_jax/compiled"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "home")
-    assert enable_compilation_cache() == Path("home/.cache/hardem_jax/compiled")
-
-
-def test_programs_of_a_cpu_are_not_kept(cache_as_it_was, monkeypatch):
-    monkeypatch.delenv(VARIABLE)
-    before = jax.config.jax_compilation_cache_dir
-    assert enable_compilation_cache() is None
-    assert jax.config.jax_compilation_cache_dir == before
+    assert enable_compilation_cache() == (expected and Path(expected))
+    # JAX has read its own variable itself.
+    ours = bool(expected) and VARIABLE not in variables
+    assert jax.config.jax_compilation_cache_dir == (expected if ours else before)

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from experiments import drop, triviaqa, wikisql
+from experiments import triviaqa, wikisql
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
 from hardem_jax.data.batching.padding import fitting
 from hardem_jax.documents.questions import ReadingQuestions
-from hardem_jax.equations.models import NumericQuestions
-from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.solutions.enumeration import Query
 from hardem_jax.queries.task import QueryQuestions, QueryTask
@@ -22,7 +20,7 @@ from hardem_jax.task.base import Questions
 from hardem_jax.task.trained import Trained
 from tests.commands import call, fails
 from tests.show.html_pages import Page
-from tests.tiny import write_checkpoint, write_drop, write_triviaqa, write_wikisql
+from tests.tiny import write_checkpoint, write_triviaqa, write_wikisql
 
 LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
 
@@ -69,20 +67,6 @@ def test_every_question_has_a_picture_of_its_own(tmp_path):
     draw_watched({"MML": tmp_path}, ids, tmp_path)
     assert len(list(tmp_path.glob("watched-*.html"))) == len(ids)
     assert (tmp_path / "watched-a-1.html").is_file()
-
-
-def test_selected_windows_are_those_of_the_questions(prepared):
-    data = ReadingQuestions.open(prepared)
-    chosen = data.select([5, 2])
-    assert [question.id for question in chosen.questions] == [
-        data.questions[5].id, data.questions[2].id,
-    ]  # fmt: skip
-    owners = [chosen.questions[number].id for number in chosen.places[:, 0]]
-    assert owners == [window.example_id for window in chosen.windows]
-    assert sorted(set(owners)) == sorted(question.id for question in chosen.questions)
-    few = data.first(3)
-    assert {window.example_id for window in few.windows} == {q.id for q in data.questions[:3]}
-    np.testing.assert_array_equal(few.places, data.places[data.places[:, 0] < 3])
 
 
 @pytest.fixture(scope="module")
@@ -183,27 +167,3 @@ def test_queries_in_a_comparison(room, tmp_path):
             assert gold not in map(str.lower, last.solutions)
         assert last.predicted < 0 or last.solutions[last.predicted] == last.prediction
         assert last.question == question.question
-
-
-@pytest.mark.slow
-def test_equations(tmp_path):
-    bert = write_checkpoint(tmp_path / "bert")
-    folder = tmp_path / "drop"
-    folder.mkdir()
-    write_drop(folder / "drop_dataset_train.json")
-    call(drop, "prepare", "--folder", folder, "--out", tmp_path / "built")
-    built = ("--data", tmp_path / "built", "--dev", tmp_path / "built", "--dev-split", "train")
-    data = NumericQuestions.open(tmp_path / "built", "train")
-    id = data.questions[1].id
-    call(
-        *(drop, "train", *built, "--out", tmp_path / "run", "--watched", id, *LOOP),
-        *("--batches.batch-size", 4, "--batches.buckets", 32, "objective:mml", "model:tagger"),
-        *("--model.encoder", bert, "--model.num-layers", 1, "--model.max-tokens", 32),
-        *("--model.max-question-tokens", 16),
-    )
-    last = recorded_views(tmp_path / "run")[id][2]
-    trained = Trained(EquationTask, tmp_path / "run", "last", batch_size=5)
-    reading = dict(trained.reader.read(trained.params, trained.model.inputs(data)))[1]
-    np.testing.assert_allclose(last.probabilities, np.exp(reading.solutions), rtol=1e-4)
-    assert len(last.solutions) == len(reading.solutions)
-    assert last.probability == pytest.approx(float(np.exp(reading.log_probs[0])), rel=1e-4)

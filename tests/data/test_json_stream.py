@@ -6,16 +6,13 @@ import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.json_stream import (
-    MAX_DEPTH,
     iter_json_entries,
     iter_json_items,
     iter_json_lines,
     read_json_object,
-    read_text,
 )
 from hardem_jax.errors import InputError
 from hardem_jax.spans.readers.dpr import read_contexts
-from hardem_jax.tables.csv import read_csv_table
 
 READERS = {
     "items": lambda file: list(iter_json_items(file, "Data")),
@@ -49,13 +46,6 @@ def test_a_byte_order_mark_at_the_start_is_passed_over(name, tmp_path):
         READERS[name](marked)
 
 
-def test_so_it_is_in_plain_text_and_tables(tmp_path):
-    file = tmp_path / "a.csv"
-    file.write_text("City,Size\nBonn,3\n", encoding="utf-8-sig")
-    assert read_text(file).startswith("City")
-    assert read_csv_table(file).header == ("City", "Size")
-
-
 def test_absurd_nesting_is_refused_and_needs_no_memory(name, tmp_path):
     file = tmp_path / "deep"
     lists = "[" * 100_000 + "]" * 100_000
@@ -67,15 +57,6 @@ def test_absurd_nesting_is_refused_and_needs_no_memory(name, tmp_path):
     file.write_text(content)
     with pytest.raises(InputError, match="deep: .*(nested more than 200 deep|cannot be parsed)"):
         READERS[name](file)
-
-
-def test_depth_is_counted_outside_strings_only(tmp_path):
-    text = json.dumps([{"a": "[[{{" * 300, 'b"\\"[': ["\\\\", "\\", '\\"[{'] * 100}] * 3)
-    deep = "[" * (MAX_DEPTH - 2) + "]" * (MAX_DEPTH - 2)
-    good = f'{{"a": {{"b": {text}, "c": {deep}}}}}'
-    assert read(tmp_path, good) == list(json.loads(good).items())
-    with pytest.raises(InputError, match="after 1 entries: .*nested more than 200 deep"):
-        read(tmp_path, f'{{"a": {{}}, "b": {{"c": [{deep}]}}}}')
 
 
 def read(folder, text):
@@ -98,12 +79,6 @@ def test_what_only_python_calls_a_number_is_refused_in_both_layouts(number, tmp_
     file.write_text(f'{{"a": {number}}}')  # which files that this package writes may hold
     for name in ("object", "lines"):
         assert repr(float(number)) in repr(READERS[name](file))
-
-
-def test_a_field_of_a_table_may_be_long(tmp_path):
-    file = tmp_path / "a.csv"
-    file.write_text(f"City;Text\nBonn;{'x' * 200_000}\n")
-    assert len(read_csv_table(file).rows[0][1]) == 200_000
 
 
 @pytest.mark.parametrize("before", [0, 4070, 4080, 4085, 4096])

@@ -5,7 +5,7 @@ Each layout is a file of three records; a case changes the second, or what lies 
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,25 +30,26 @@ MENTION = {"text": "Rome", "word_start": 0, "word_end": 0}
 
 
 class Layout(NamedTuple):
-    """A file of this content, a list for lines, and how errors name its second record."""
+    """A file of this content, a list for lines, how errors name its second record, and the files
+    beside it."""
 
     read: Callable[..., Iterable[Any]]
     content: Any
     second: str = "1"
     place: str = "line 2"
+    beside: Mapping[str, str] = {}
+    name: str = "dev.json"
+
+    def files(self, content: Any) -> dict[str, str]:
+        """Name -> text, with this content of the file."""
+        lines = content if isinstance(content, list) else [content]
+        return {**self.beside, self.name: "\n".join(map(json.dumps, lines))}
 
 
-def triviaqa(file, **options):
-    (file.parent / "wikipedia").mkdir()
-    (file.parent / "wikipedia" / "Rome.txt").write_text("Rome is old.")
-    (file.parent / "wikipedia" / "blank.txt").write_text(" \n")
-    return read_triviaqa(file, file.parent, **options)
-
-
-def wikisql(file, **options):
-    (file.parent / "dev.tables.jsonl").write_text(json.dumps(TABLE))
-    file.rename(file.parent / "dev.jsonl")
-    return read_wikisql(file.parent, "dev", **options)
+def write_files(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 SQUAD = [{"id": id, "question": "?", "answers": [ROME]} for id in IDS]
@@ -89,10 +90,11 @@ LAYOUTS = {
         ],
     ),
     "triviaqa": Layout(
-        triviaqa,
+        lambda file, **options: read_triviaqa(file, file.parent, **options),
         {"Data": TRIVIAQA, "Domain": "Wikipedia", "VerifiedEval": False},
         "Data/1",
         "item 1 of 'Data'",
+        {"wikipedia/Rome.txt": "Rome is old.", "wikipedia/blank.txt": " \n"},
     ),
     "hard em": Layout(read_qa_hard_em, HARD_EM),
     "tables": Layout(
@@ -108,7 +110,10 @@ LAYOUTS = {
         "line 3",
     ),
     "wikisql": Layout(
-        wikisql, [{"phase": 1, "table_id": "1-1", "question": "?", "sql": SQL} for _ in IDS]
+        lambda file, **options: read_wikisql(file.parent, "dev", **options),
+        [{"phase": 1, "table_id": "1-1", "question": "?", "sql": SQL} for _ in IDS],
+        beside={"dev.tables.jsonl": json.dumps(TABLE)},
+        name="dev.jsonl",
     ),
     "nq open": Layout(
         read_nq_open,
@@ -136,11 +141,9 @@ def read(folder, name, path, value, **options):
         del at[last]
     else:
         at[last] = value
-    file = folder / "dev.json"
-    lines = content if isinstance(content, list) else [content]
-    file.write_text("\n".join(map(json.dumps, lines)))
+    write_files(folder, layout.files(content))
     skips = ExclusionCounts()
-    return list(layout.read(file, skips=skips, **options)), skips
+    return list(layout.read(folder / layout.name, skips=skips, **options)), skips
 
 
 def cases(table):
@@ -303,5 +306,6 @@ def test_prediction_needs_no_answers(tmp_path, name, answers):
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "wikisql"])
 def test_a_missing_file_is_an_error(tmp_path, name):
     file = tmp_path / "dev.json"
+    write_files(tmp_path, LAYOUTS[name].beside)
     with pytest.raises(InputError, match=f"{file}: expected a file, found nothing of that name"):
         list(LAYOUTS[name].read(file, skips=ExclusionCounts()))

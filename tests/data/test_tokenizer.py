@@ -1,8 +1,6 @@
 """Finding a tokenizer: formats, and how what is none is refused."""
 
 import json
-import shutil
-import sys
 import warnings
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, pre_tokenizers, processors
+from tokenizers import models, processors
 
 from hardem_jax.data.tokenizer import PairTemplate, Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
@@ -80,14 +78,6 @@ def test_merges_without_their_vocabulary_are_one_line(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_it_cuts_as_the_complete_tokenizer_does(minilm_dir, tmp_path):
-    shutil.copy(minilm_dir / "vocab.txt", tmp_path)
-    text = "Zürich’s naïve fans bought 1,000,000 cubes, 東京も; \u00a0[MASK] ﬁrst\tMcDonald"
-    ours, theirs = (load_tokenizer(f).encode([text])[0] for f in (tmp_path, minilm_dir))
-    assert ours.ids.tolist() == theirs.ids.tolist()
-    assert ours.offsets.tolist() == theirs.offsets.tolist()
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -105,27 +95,6 @@ def test_what_is_no_tokenizer_is_named(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         load_tokenizer(tmp_path)
-
-
-def test_an_absent_folder_is_no_name_on_the_hub(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # which is slow to import
-    with pytest.raises(InputError, match="^./absent: expected a folder with a tokenizer"):
-        load_tokenizer("./absent")
-
-
-def test_a_name_on_the_hub_without_a_network_is_one_line(monkeypatch):
-    import huggingface_hub
-
-    def unreachable(self, name, timeout):
-        raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unreachable)
-    with pytest.raises(InputError) as refused:
-        load_tokenizer("someone/absent")
-    assert str(refused.value) == (
-        "someone/absent: found neither a local folder nor a tokenizer to download "
-        "(ConnectionError: no route)"
-    )
 
 
 # --- byte-level BPE and templates ----------------------------------------------------------------
@@ -227,24 +196,6 @@ def test_words_lie_in_the_tokens_that_cover_them(kind, text):
         assert pieces.offsets[first, 1] > start and pieces.offsets[last, 0] < end
 
 
-def test_half_a_surrogate_pair_is_one_line():
-    tokenizer = Tokenizer(next(iter(BYTE_LEVEL.values())))
-    with pytest.raises(InputError, match=r"text: expected UTF-8 text, found 'who \\ud800'"):
-        tokenizer.encode(["fine", "who \ud800?"])
-
-
-def test_metaspace_tokens_lose_their_blank():
-    """As in XLM-RoBERTa."""
-    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    pieces += [(piece, -3.0) for piece in ("▁", "▁lives", "▁in", "▁Who")]
-    tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=3))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    found = Tokenizer(tokenizer).encode(["Who  lives in"])[0]
-    assert found.ids.tolist() == [7, 4, 5, 6]
-    assert found.offsets.tolist() == [[0, 3], [4, 4], [5, 10], [11, 13]]
-
-
 def written_for_transformers(tokenizer, folder, *, token_types=True):
     """The tokenizer that AutoTokenizer makes of what is saved, beside the config of a BERT."""
     with warnings.catch_warnings():
@@ -282,16 +233,6 @@ def test_transformers_reads_the_same_vocabulary_and_casing(tmp_path, lower):
     assert settings["do_lower_case"] is lower
     again = load_tokenizer(folder)
     assert pair_of(again, "Rome", "rome") == pair_of(tokenizer, "Rome", "rome")
-
-
-@pytest.mark.parametrize("kind", BYTE_LEVEL)
-def test_transformers_joins_byte_level_tokens_alike(tmp_path, kind):
-    tokenizer = Tokenizer(BYTE_LEVEL[kind])
-    theirs = written_for_transformers(tokenizer, tmp_path, token_types=False)
-    found = theirs("Ada lives", "in Zürich,  東京 😀", return_offsets_mapping=False)
-    assert found.input_ids == pair_of(tokenizer, "Ada lives", "in Zürich,  東京 😀")
-    assert "token_type_ids" not in found and theirs.mask_token == "<mask>"
-    assert (theirs.cls_token, theirs.sep_token, theirs.pad_token) == ("<s>", "</s>", "<pad>")
 
 
 def test_transformers_cuts_real_text_alike(minilm_dir, tmp_path):

@@ -40,12 +40,6 @@ def test_the_chains_have_a_probability_that_adds_up_to_1_and_are_executed():
     np.testing.assert_array_equal(example.execute(chains, QUESTIONS.numbers[:2, None]), expected)
 
 
-def test_equal_chains_have_equal_ids_and_others_do_not():
-    ids = np.asarray(example.chain_ids(jnp.array([CHAINS, CHAINS])))
-    np.testing.assert_array_equal(ids[0], ids[1])
-    assert len(np.unique(ids)) == len(CHAINS)
-
-
 def hard_em(chains, log_p, log_q, right, memory):
     found = [log_p[chain] for chain in itertools.compress(chains, right)]
     return -max(found) if found else None

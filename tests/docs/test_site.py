@@ -29,12 +29,6 @@ def test_a_formula_stays_in_its_sentence():
     assert not re.search(r"^<math", found, re.MULTILINE)
 
 
-def test_a_formula_of_several_lines_is_one():
-    text = ".. math:: a +\n        b\n\n    after"
-    found = to_markdown("before\n\n    " + text)
-    assert found.count('display="block"') == 1 and found.endswith("\n\n    after")
-
-
 def test_tables_between_rules_become_tables_between_bars():
     table = (
         "=====  ====\nloss   of\n=====  ====\n`a`    one\n       more\n`b`    |Z|\n=====  ====\nend"
@@ -47,11 +41,6 @@ def test_tables_between_rules_become_tables_between_bars():
         "| `b` | &#124;Z&#124; |",
     ]
     assert lines[-1] == "end"
-
-
-def test_a_table_without_a_heading_gets_an_empty_one():
-    lines = to_markdown("==  ==\na   b\nc   d\n==  ==").strip().split("\n")
-    assert lines == ["|  |  |", "|---|---|", "| a | b |", "| c | d |"]
 
 
 def test_names_become_links_outside_of_examples():

@@ -79,16 +79,6 @@ def test_a_build_is_prepared_as_the_files_are(name, module, flags, root, tmp_pat
     assert meta(tmp_path / "built") == meta(tmp_path / "direct")
 
 
-def test_questions_without_a_solution_are_kept_where_they_count(root, tmp_path, capsys):
-    source = ("--folder", root / "built" / "narrativeqa", "--tokenizer", root / "bert", *WINDOWS)
-    call(build, "prepare", *source, "--out", tmp_path / "train")
-    call(build, "prepare", *source, "--split", "valid", "--out", tmp_path / "valid")
-    assert meta(tmp_path / "train")["counts"]["questions"] == 3
-    assert meta(tmp_path / "valid")["counts"]["questions"] == 6
-    call(build, "prepare", *source, "--keep-without-solution", "True", "--out", tmp_path / "all")
-    assert meta(tmp_path / "all")["counts"]["questions"] == 6
-
-
 @pytest.mark.parametrize(
     ("name", "module", "flags"),
     [

@@ -110,12 +110,6 @@ def test_archives_that_write_elsewhere_or_are_none_are_refused(archive, tmp_path
     ]
 
 
-def test_an_archive_may_have_its_own_folder_as_a_member(tmp_path):
-    (tmp_path / "archive").write_bytes(zipped({"./": b"", "./a.txt": b"a"}))
-    unpack(tmp_path / "archive", tmp_path, strip=False)
-    assert (tmp_path / "a.txt").read_bytes() == b"a"
-
-
 @pytest.mark.parametrize("kind", ["zip", "bz2", "gz", "xz"])
 def test_an_archive_that_is_damaged_is_refused_or_whole(kind, tmp_path):
     """What is no part of a member, such as a time stamp, is not noticed and does no harm."""
@@ -217,14 +211,6 @@ def test_a_file_that_differs_from_what_was_recorded_is_downloaded_again(toy, tmp
     with pytest.raises(InputError, match="expected 4f53.* but got .* without downloads.json"):
         command.run()
     assert file.read_text() == "[1]"
-
-
-def test_a_file_that_differs_from_the_published_one_is_refused(toy, tmp_path, monkeypatch):
-    sources = (Source("https://x/extra.json", sha256="0" * 64),)
-    monkeypatch.setitem(catalog.DATASETS, "toy", Dataset("Toy", "CC0", "x", sources, "toy"))
-    with pytest.raises(InputError, match="expected 000.* but got 4f53"):
-        Download(("toy",), tmp_path, mirror=toy.url).run()
-    assert not list((tmp_path / "toy").iterdir())
 
 
 def test_an_unknown_data_set_is_refused_before_anything_is_written(tmp_path):

@@ -200,20 +200,6 @@ def test_questions_left_out_are_listed(programs, tmp_path, show):
     assert tab.locator("#counted").inner_text() == said
 
 
-def test_questions_outside_of_the_data_set_are_listed(tmp_path, show):
-    write_drop(tmp_path / "drop_dataset_dev.json")
-    content = json.loads((tmp_path / "drop_dataset_dev.json").read_text())
-    asked = [pair for passage in content.values() for pair in passage["qa_pairs"]]
-    texts = [pair["query_id"] for pair in asked if pair["answer"]["spans"]]
-    assert texts
-    call(drop, "prepare", "--folder", tmp_path, "--out", tmp_path / "built", "--splits", "dev")
-    html = written(tmp_path / "built", tmp_path)
-    assert block(html, "about")["leftOut"] == [["answer is a text span", len(texts), False]]
-    assert block(html, "left") == [[id, 0, ""] for id in texts]
-    tab = show(html, f"#q={len(block(html, 'all'))}")
-    assert "scores do not count it" in tab.locator("#question").inner_text()
-
-
 def test_steps_keys_filters_and_comparison(spans, show):
     source = opened(spans)
     one = views(source, [10, 20, 30], correct=[True, False, True])
@@ -250,31 +236,6 @@ def test_steps_keys_filters_and_comparison(spans, show):
     assert count() == sum(size <= 1 for size in sizes)
 
 
-def test_two_runs_change_places(spans, show):
-    source = opened(spans)
-    one = views(source, [30], correct=[True, False, True])
-    two = dataclasses.replace(views(source, [30], correct=[False, False, True]), name="Hard EM")
-    tab = show(page(record(source, [one, two], most=100)))
-    heads = tab.locator(".runs section b").all_inner_texts
-    assert heads() == ["MML", "Hard EM"]
-    tab.select_option("#outcome", "first")
-    assert tab.locator("#rows .row").count() == 1
-    tab.keyboard.press("Escape")
-    tab.keyboard.press("o")
-    assert heads() == ["Hard EM", "MML"] and tab.locator("#rows .row").count() == 0
-    tab.select_option("#other", "")
-    assert heads() == ["Hard EM"] and tab.locator("#outcome").input_value() == ""
-    assert tab.locator("#outcome option[disabled]").count() == 3
-    tab.select_option("#other", "1")  # itself
-    assert tab.locator("#other").input_value() == ""
-    assert (
-        show(page(record(source, [one, two], most=100)), "#run=1&other=1")
-        .locator("#other")
-        .input_value()
-        == ""
-    )
-
-
 def test_the_keyboard_keeps_its_place(spans, show):
     run = views(source := opened(spans), [10, 20, 30], correct=[True, False, True])
     tab = show(page(record(source, [run], most=100)))
@@ -293,16 +254,6 @@ def test_the_keyboard_keeps_its_place(spans, show):
     tab.keyboard.press("s")
     assert tab.locator(".list tr.hot").count() == 1 and tab.evaluate(scroll) == 40
     assert tab.evaluate(focus).startswith("z ")
-
-
-def test_an_answer_that_there_is_none_is_a_prediction(spans, show):
-    source = opened(spans, 1)
-    texts = lines(source, 0)
-    view = View("q0", "?", "Ada", texts, [0.2] * len(texts), -1, "", 0.1, -1)
-    run = RunViews("MML", Path("r"), {5: "best"}, {5: {0: Said(view, "", correct=False)}})
-    said = show(page(record(source, [run], most=100))).locator(".runs section").inner_text()
-    assert "wrong: no answer" in said and "most likely, 10 %, not in Z" in said
-    assert "no prediction" not in said
 
 
 def test_runs_of_one_name_are_told_apart(spans):

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import time
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from experiments.regimes.command import Regimes
 from experiments.regimes.grid import (
     Knobs,
     Values,
-    append_run,
     cells,
     grid,
     identity,
@@ -21,10 +18,8 @@ from experiments.regimes.grid import (
     recover_runs,
     unpack,
 )
-from experiments.regimes.training import make_until
 from hardem_jax.analysis.statistics import difference
 from hardem_jax.cli.command import run_command
-from hardem_jax.errors import InputError
 from tests.commands import said
 
 TINY = ("--maps", "size-noise", "--values.size", "2", "--values.noise", "0", "0.5", "--seeds", "0")
@@ -64,14 +59,6 @@ def test_runs_go_seed_by_seed_and_the_objectives_of_a_regime_together():
     assert json.loads(json.dumps(runs[0].named())) == runs[0].named()
 
 
-def test_lines_from_before_a_knob_are_runs_at_its_base():
-    line = made_up(Knobs(size=2), "MML", 0, np.ones(20, bool))
-    older = line | {"knobs": {name: x for name, x in line["knobs"].items() if name != "warm"}}
-    assert identity(older) == identity(line)
-    warm = made_up(Knobs(size=2, warm=10), "MML", 0, np.ones(20, bool))
-    assert identity(warm) != identity(line)
-
-
 @pytest.mark.parametrize("count", [1, 8, 20])
 def test_outcomes_survive_the_file(count):
     right = np.random.default_rng(count).random(count) < 0.5
@@ -105,21 +92,6 @@ def test_a_line_that_a_kill_cut_off_is_neither_lost_nor_repeated(tmp_path, monke
     assert made[5:] == made[3:4] and file.read_bytes() == whole
     call(*TINY, "--out", tmp_path, "--seeds", 0, 1, "--minutes", 0)
     assert len(made) == 6
-
-
-def test_no_run_starts_after_the_end_in_whichever_process(monkeypatch):
-    monkeypatch.setattr("experiments.regimes.training.make", lambda run: {"of": run})
-    run = cast(Any, "a run")
-    assert make_until(run, time.time() + 60) == {"of": run}
-    assert make_until(run, time.time()) is None
-
-
-def test_another_line_that_is_no_run_is_named(tmp_path):
-    file = tmp_path / "runs.jsonl"
-    append_run(file, made_up(Knobs(), "MML", 0, np.ones(20, bool)))
-    append_run(file, {"knobs": {}})
-    with pytest.raises(InputError, match=r"runs.jsonl:2: expected a run, found"):
-        recover_runs(file)
 
 
 def test_maps_are_differences_on_the_seeds_that_both_objectives_have(tmp_path):

@@ -1,7 +1,6 @@
 """The plans are commands that exist, and a runner that continues."""
 
 import json
-import shlex
 import time
 
 import pytest
@@ -9,13 +8,11 @@ import pytest
 from experiments import drop, narrativeqa, nq_open, retrieve, triviaqa, triviaqa_open, wikisql
 from experiments.download.command import DATASETS, Download
 from experiments.paper.set_sizes import SetSizes
-from experiments.reproduce import command as reproduce_command
 from experiments.reproduce.command import PLANS, Reproduce, Stage, plan, run_stages
 from experiments.tabulate import Tabulate
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.errors import InputError
-from tests.commands import said
 
 MODULES = (drop, narrativeqa, nq_open, retrieve, triviaqa, triviaqa_open, wikisql)
 COMMANDS = {
@@ -104,22 +101,6 @@ def test_what_cannot_be_run_is_refused_at_once(flags, message, tmp_path):
         Reproduce(**{"table": "table4", "tasks": ("wikisql",), "out": tmp_path} | flags).stages()
 
 
-def test_the_documented_command_is_one(tmp_path):
-    """A value that begins with two dashes has to follow an equals sign."""
-    text = (reproduce_command.__doc__ or "").partition("here on a CPU::")[2].replace("\\\n", " ")
-    argv = shlex.split(text.strip())
-    assert argv[:3] == ["python", "-m", "experiments.reproduce"]
-    found = parse(Reproduce, prog="x", argv=argv[3:])
-    assert found.compare == "--loop.num-steps 500 --model.dtype float32"
-
-
-def test_flags_that_a_training_does_not_take_are_refused_at_once(tmp_path, capsys):
-    flags = {"tasks": ("wikisql",), "out": tmp_path, "compare": "--loop.num-steps 1e4"}
-    with pytest.raises(SystemExit):
-        Reproduce(table="table4", **flags).stages()
-    assert "1e4" in said(capsys)
-
-
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
     """Stages that append their name to a file; ``slow`` waits until it is stopped."""
@@ -156,13 +137,6 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     always = [Stage("first", ("first_stage",), always=True)]
     run_stages(always, record, None)
     assert scripts.read_text() == "first slow slow first "
-
-
-def test_a_stage_that_dies_of_the_signal_continues(scripts, tmp_path, capsys):
-    """Python has no handler for it while it starts."""
-    (tmp_path / "starting_stage.py").write_text("import time; time.sleep(60)")
-    run_stages(stages_of("starting"), tmp_path / "stages.json", time.monotonic() + 1)
-    assert "the same command continues" in capsys.readouterr().out
 
 
 def test_more_processes_do_not_make_another_stage(scripts, tmp_path):

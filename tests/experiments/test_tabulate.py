@@ -93,14 +93,6 @@ def test_seeds_that_start_now_from_one_run_and_now_from_their_own_are_refused():
         rows(mixed)
 
 
-def test_runs_on_the_same_data_in_another_format_are_seeds_of_one_row():
-    stored = [
-        finished(seed=seed, **{"contents of data": f'{{"content": "a", "format": "build {seed}"}}'})
-        for seed in (4, 5)
-    ]
-    assert list(rows(stored)["MML"]) == [4, 5]
-
-
 def test_runs_on_other_data_are_not_averaged():
     other = finished(seed=1, **{"contents of data": '{"content": "b", "supervised": false}'})
     with pytest.raises(InputError, match="MML: expected one value of contents of data.content"):
@@ -119,11 +111,6 @@ def test_differences_are_over_the_seeds_that_both_have():
     bounds = f"[{expected.low:.1f}, {expected.high:.1f}]"
     assert cells[4:7] == [f"{expected.mean:+.1f} {bounds}", f"{expected.p:.2g}", "9.0 ± 1.0"]
     assert lines[2].split("|")[4:6] == [" ", " "]
-
-
-def test_objectives_without_a_common_seed_are_not_compared():
-    runs = rows([finished(), finished("Hard EM", seed=1)])
-    assert table(runs, ["em"], against="MML").splitlines()[3].endswith("| - | - |")
 
 
 def test_runs_scored_on_other_questions_are_not_compared():
@@ -180,14 +167,6 @@ def test_other_questions_are_not_compared_whatever_the_rules(ours, theirs, named
         table(rows(runs), (), "MML")
 
 
-def test_a_flag_that_is_a_path_does_not_part_runs_of_two_machines():
-    folders = ("/models/ada/wikisql", "/models/bob/wikisql", "wikisql")
-    runs = [finished(seed=seed, gold=json.dumps(gold)) for seed, gold in enumerate(folders)]
-    assert "/models" not in runs[0].line()
-    read = [dataclasses.replace(run, settings=json.loads(run.line())["settings"]) for run in runs]
-    assert {name: list(seeds) for name, seeds in rows(read).items()} == {"MML": [0, 1, 2]}
-
-
 def test_two_runs_of_one_name_and_seed_are_refused_unless_they_are_the_same():
     """Such as those with other encoders, in folders of one name."""
     first = finished(**{"model.encoder": "/models/bert/model"})
@@ -210,12 +189,6 @@ def test_rows_need_not_have_the_same_metrics():
         assert next(line for line in lines if "| MML |" in line).endswith("] | - | - |")
         assert next(line for line in lines if "| Hard EM | 0" in line).endswith("| - | | |")
         assert table(rows(runs)).startswith("| | seeds | em | f1 |\n")
-
-
-def test_bars_of_a_metric_do_not_cut_the_table():
-    run = dataclasses.replace(finished(), scores={"em |Z|=1": 5.0})
-    header = table(rows([run]), ["em |Z|=1"]).splitlines()[0]
-    assert header == r"| | seeds | em \|Z\|=1 |"
 
 
 def test_what_cannot_be_tabulated_is_refused(tmp_path):

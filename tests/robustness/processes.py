@@ -6,7 +6,6 @@ import fcntl
 import importlib
 import multiprocessing
 import os
-import re
 import resource
 import signal
 import sys
@@ -19,18 +18,17 @@ from hardem_jax.cli.command import run_command
 
 #: Commands that run longer, in seconds, are killed.
 TIMEOUT = 300.0
-STREAMS = ("stdout", "stderr")
-#: What `evaluate` prints if stderr is not a terminal.
-PROGRESS = re.compile(r": reading \d+ \w+$")
 PIPE_SIZE = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """A finished process: its exit code (if negative, the signal that killed it) and stderr."""
+    """A finished process: its exit code (if negative, the signal that killed it), lines of stderr,
+    and stdout."""
 
     code: int
     lines: tuple[str, ...]
+    printed: bytes
 
     @property
     def traceback(self) -> bool:
@@ -51,39 +49,30 @@ class Runner:
         # held after a fork.
         self._context.set_forkserver_preload(["experiments.triviaqa", "hardem_jax.spans.task"])
 
-    def start(self, argv: list[str], folder: Path, **options: Any) -> "Running":
-        """Starts ``argv``, module first, with its output in the folder and options of `_child`."""
-        return Running(self._context, argv, folder, options)
+    def start(self, argv: list[str], **options: Any) -> "Running":
+        """Starts ``argv``, module first, with options of `_child`."""
+        return Running(self._context, argv, options)
 
-    def run(self, argv: list[str], folder: Path, **options: Any) -> Ended:
-        return self.start(argv, folder, **options).end()
+    def run(self, argv: list[str], **options: Any) -> Ended:
+        return self.start(argv, **options).end()
 
 
 class Running:
-    """A process that runs a command."""
+    """A process that runs a command. Pipes take what it prints, whatever files may hold."""
 
-    def __init__(self, context: Any, argv: list[str], folder: Path, options: dict[str, Any]):
-        self._folder = folder
-        self._printed: dict[str, bytes] = {name: b"" for name in STREAMS}
-        self._pipes: dict[str, int] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in STREAMS:
-            # Pipes are not subject to the limit on file sizes.
-            (folder / name).unlink(missing_ok=True)
-            os.mkfifo(folder / name)
-            self._pipes[name] = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK)
-            fcntl.fcntl(self._pipes[name], fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-        self._process = context.Process(target=_child, args=(argv, folder), kwargs=options)
+    def __init__(self, context: Any, argv: list[str], options: dict[str, Any]):
+        ours, theirs = zip(*(context.Pipe(duplex=False) for _ in range(2)), strict=True)
+        self._pipes = ours
+        for pipe in theirs:
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        self._process = context.Process(target=_child, args=(argv, theirs), kwargs=options)
         self._process.start()
+        for pipe in theirs:
+            pipe.close()
 
     @property
     def alive(self) -> bool:
         return self._process.exitcode is None
-
-    @property
-    def reported_progress(self) -> bool:
-        lines = self._read("stderr").decode("utf-8", errors="replace").splitlines()
-        return any(map(PROGRESS.search, lines))
 
     def wait(self, seconds: float) -> None:
         """Waits for the end, but no longer than this."""
@@ -100,27 +89,17 @@ class Running:
         if hung:
             self._process.kill()
             self._process.join()
-        for name, pipe in self._pipes.items():
-            content = self._read(name)
-            os.close(pipe)
-            (self._folder / name).unlink()
-            (self._folder / name).write_bytes(content)
-        lines = self._printed["stderr"].decode("utf-8", errors="replace").splitlines()
+        printed, errors = (os.read(pipe.fileno(), PIPE_SIZE) for pipe in self._pipes)
+        lines = errors.decode("utf-8", errors="replace").splitlines()
         if hung:
             lines += [f"Traceback: did not end within {TIMEOUT:.0f} s"]
-        messages = (line for line in lines if line.strip() and not PROGRESS.search(line))
-        return Ended(self._process.exitcode, tuple(messages))
-
-    def _read(self, stream: str) -> bytes:
-        """Returns what the process has written to a stream so far."""
-        with contextlib.suppress(BlockingIOError):  # nothing new
-            self._printed[stream] += os.read(self._pipes[stream], PIPE_SIZE)
-        return self._printed[stream]
+        messages = (line for line in lines if line.strip() and ": reading " not in line)
+        return Ended(self._process.exitcode, tuple(messages), printed)
 
 
 def _child(
     argv: list[str],
-    folder: Path,
+    pipes: Any,
     *,
     limit: int | None = None,
     keep: bool = False,
@@ -131,7 +110,7 @@ def _child(
 
     Args:
         argv: module and arguments.
-        folder: folder for its output.
+        pipes: for its output.
         limit: limit on file sizes, in bytes.
         keep: write compiled programs to the cache; a process that will be killed must not, since
             it could leave an incomplete entry.
@@ -141,9 +120,8 @@ def _child(
     os.environ |= environment or {}
     if beat is not None:
         mirror.BEAT = beat
-    for stream, name in enumerate(STREAMS, start=1):
-        with open(folder / name, "wb") as file:
-            os.dup2(file.fileno(), stream)
+    for stream, pipe in enumerate(pipes, start=1):
+        os.dup2(pipe.fileno(), stream)
     # Python's old stream objects remember what kind of file they wrote to.
     sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
     # Processes that a shell starts in the background inherit an ignored SIGINT.

@@ -11,12 +11,8 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command line in a folder next to the corpus.
-
-    Attributes:
-        line: the command line, module first, with ``{folder}`` and ``{corpus}``.
-        result: file or folder that it writes, relative to the folder.
-    """
+    """A command line in a folder next to the corpus, module first, and the file or folder that it
+    writes there; "" for one that prints."""
 
     line: str
     result: str
@@ -26,11 +22,11 @@ class Command:
         places = {"folder": folder, "corpus": folder.parent / "corpus"}
         return [word.format(**places) for word in self.line.split()]
 
-    def results(self, folder: Path) -> dict[str, Any]:
-        """Returns what two runs of the command must have in common.
-
-        Parameters and metrics without timings of a training run; the contents of all other files.
-        """
+    def results(self, folder: Path, printed: bytes) -> dict[str, Any]:
+        """What two runs of the command must have in common: parameters and metrics without timings
+        of a training run; all other files; or what was printed."""
+        if not self.result:
+            return {"printed": printed}
         path = folder / self.result
         return trained(path) if self.result == "run" else file_contents(path)
 
@@ -94,7 +90,7 @@ BUILD = Command(
     "build build --out {folder}/built --folder {corpus}/triviaqa --shard-size 8 data-set:triviaqa",
     "built",
 )
-SHOW = Command("build show --folder {folder}/built --split train --count 24", "output/stdout")
+SHOW = Command("build show --folder {folder}/built --split train --count 24", "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +99,14 @@ class Subject:
 
     Attributes:
         make: the command.
-        lock: pattern of a file in its folder that exists while it works; None for a command
-            without a lock, which reports on stderr that it has started.
+        lock: pattern of a file in its folder that exists while it works; "" if there is none.
         needs: folders of the undisturbed state that it reads or resumes from.
         use: the command that reads its results, for damaged files.
         damaged: files that may be damaged, as patterns in the folder.
     """
 
     make: Command
-    lock: str | None
+    lock: str
     needs: tuple[str, ...]
     use: Command
     damaged: tuple[str, ...]
@@ -121,7 +116,7 @@ _RUN = ("run/last/*/**/*", "prepared/**/*")
 _BEST = ("run/best/**/*", "run/config.json", "run/tokenizer.json")
 SUBJECTS: Mapping[str, Subject] = {
     "train": Subject(TRAIN, "run/lock.json", ("prepared",), TRAIN, _RUN),
-    "evaluate": Subject(EVALUATE, None, ("prepared", "run"), EVALUATE, _BEST),
+    "evaluate": Subject(EVALUATE, "", ("prepared", "run"), EVALUATE, _BEST),
     "prepare": Subject(PREPARE, "prepared.partial/lock.json", (), EVALUATE, ("prepared/**/*",)),
     "index": Subject(INDEX, "index.partial/lock.json", (), RETRIEVE, ("index/**/*",)),
     "build": Subject(BUILD, "built/*/*/lock.json", (), SHOW, ("built/**/*",)),

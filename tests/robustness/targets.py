@@ -12,21 +12,17 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.windows import WindowConfig
-from hardem_jax.equations.readers import read_drop
 from hardem_jax.equations.words import Vocabulary, load_word_vectors
-from hardem_jax.queries.readers import read_answers, read_wikisql
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.spans.config import ReaderConfig, SpanInference
-from hardem_jax.spans.readers.dpr import read_context_questions, read_contexts
+from hardem_jax.spans.readers.dpr import read_context_questions
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.spans.readers.nq_open import read_nq_open
-from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
-from hardem_jax.spans.readers.squad import read_squad_layout
-from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
+from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.tables.csv import read_csv_table
 from hardem_jax.tables.jsonl import read_table_questions
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions
 from hardem_jax.task.run_config import RunConfig
+from tests.data.test_readers import LAYOUTS, Layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Target:
 
 def targets() -> dict[str, Target]:
     """Every reader with its files, by name."""
-    return _reading() | _retrieval() | _numbers_and_tables() | _words() | _saved()
+    return _layouts() | _files() | _words() | _saved()
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -69,66 +65,37 @@ def _read_all(read: Callable[..., Any], *arguments: Any, **options: Any) -> None
     collections.deque(read(*arguments, skips=ExclusionCounts(), **options), maxlen=0)
 
 
-def _reading() -> dict[str, Target]:
-    trivia = {
-        "Question": "Which city?",
-        "QuestionId": "q1",
-        "EntityPages": [{"Filename": "Rome.txt"}],
-        "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]},
-    }
-    answer = {"text": "Rome", "answer_start": 7}
-    qa = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
-    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [qa]}]}]
-    released = {
-        "id": "q1",
-        "question": "Where?",
-        "context": [["In", "seattle", ",", "wa"]],
-        "answers": [[{"text": "Seattle, WA", "word_start": 1, "word_end": 3}]],
-        "final_answers": ["Seattle, WA"],
-    }
-    narratives = {
-        QUESTIONS: b"document_id,set,question_tokenized,answer1_tokenized,"
-        b"answer2_tokenized\nd1,valid,Who ?,Mark .,He\n",
-        SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
-    }
-    nq_open = {"question": "who", "answer": ["Ada", "['b', C. D.]"]}
+def _layouts() -> dict[str, Target]:
+    """Those of `tests.data.test_readers`."""
+    found = {}
+    for name, layout in LAYOUTS.items():
+
+        def read(folder: Path, layout: Layout = layout) -> None:
+            _read_all(layout.read, folder / layout.name)
+
+        files = layout.files(layout.content)
+        found[name] = Target({file: text.encode() for file, text in files.items()}, read)
+    return found
+
+
+def _files() -> dict[str, Target]:
+    """Layouts of several files, or of none of JSON."""
+    passage = {"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"}
     return {
-        "triviaqa": Target(
-            {"qa.json": _json({"Data": [trivia] * 2}), "wikipedia/Rome.txt": b"Rome is old."},
-            lambda folder: _read_all(read_triviaqa, folder / "qa.json", folder),
-        ),
         "triviaqa questions": Target(
-            {"qa.json": _json({"Data": [trivia], "Version": 1.0})},
+            {"qa.json": _json(LAYOUTS["triviaqa"].content | {"Version": 1.0})},
             lambda folder: _read_all(read_triviaqa_questions, folder / "qa.json"),
         ),
-        "squad": Target(
-            {"a.json": _json({"data": squad})},
-            lambda folder: _read_all(read_squad_layout, folder / "a.json"),
-        ),
-        "qa-hard-em": Target(
-            {"a.jsonl": _json(released)},
-            lambda folder: _read_all(read_qa_hard_em, folder / "a.jsonl"),
-        ),
         "narrativeqa": Target(
-            narratives, lambda folder: _read_all(read_narrativeqa, folder, "valid")
-        ),
-        "nq-open": Target(
-            {"a.jsonl": _json(nq_open)},
-            lambda folder: _read_all(read_nq_open, folder / "a.jsonl"),
-        ),
-    }
-
-
-def _retrieval() -> dict[str, Target]:
-    passage = {"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"}
-    asked = {"id": 1, "question": "which city is old", "answers": ["Rome"], "ctxs": [passage]}
-    return {
-        "contexts": Target(
-            {"a.json": _json([asked] * 2)},
-            lambda folder: _read_all(read_contexts, folder / "a.json"),
+            {
+                QUESTIONS: b"document_id,set,question_tokenized,answer1_tokenized,"
+                b"answer2_tokenized\nd1,valid,Who ?,Mark .,He\n",
+                SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
+            },
+            lambda folder: _read_all(read_narrativeqa, folder, "valid"),
         ),
         "context lines": Target(
-            {"a.jsonl": _json(asked, asked)},
+            {"a.jsonl": _json(*LAYOUTS["dpr"].content)},
             lambda folder: _read_all(read_context_questions, folder / "a.jsonl"),
         ),
         "passages": Target(
@@ -139,33 +106,6 @@ def _retrieval() -> dict[str, Target]:
             {"a.jsonl": _json(passage)},
             lambda folder: _read_all(read_passages, folder / "a.jsonl"),
         ),
-    }
-
-
-def _numbers_and_tables() -> dict[str, Target]:
-    number = {"number": "3", "date": {"day": "", "month": "", "year": ""}, "spans": []}
-    pair = {"query_id": "q1", "question": "How many of 5?", "answer": number}
-    pair["validated_answers"] = [number]
-    drop = {"nfl_1": {"passage": "A 41-yard and a 38-yard goal.", "qa_pairs": [pair]}}
-    table = {"id": "1-1", "header": ["Player", "No."], "types": ["text", "real"]}
-    table["rows"] = [["Ann", 7], ["Bo", 42]]
-    sql = {"sel": 0, "agg": 0, "conds": [[1, 0, 42]]}
-    query = {"table_id": "1-1", "question": "Who wears 42?", "sql": sql}
-    wikisql = {"dev.tables.jsonl": _json(table), "dev.jsonl": _json(query)}
-    wikitables = {
-        "data/dev.tsv": b"id\tutterance\tcontext\ttargetValue\nnt-0\twhen?\tcsv/1.csv\t2004\n",
-        "csv/1.csv": b'"Year","City"\n"2004","Bonn \\"x\\""\n',
-    }
-    return {
-        "drop": Target(
-            {"a.json": _json(drop)},
-            lambda folder: _read_all(read_drop, folder / "a.json", max_words=400),
-        ),
-        "wikisql": Target(wikisql, lambda folder: _read_all(read_wikisql, folder, "dev")),
-        "table questions": Target(
-            {"q.jsonl": _table_questions(wikisql)},
-            lambda folder: _read_all(read_table_questions, folder / "q.jsonl"),
-        ),
         "table questions in csv": Target(
             {"q.csv": b"question,table,answer\nWho?,a.csv,Bo|Ann\n", "tables/a.csv": b"who\nBo\n"},
             lambda folder: _read_all(read_table_questions, folder / "q.csv"),
@@ -175,20 +115,14 @@ def _numbers_and_tables() -> dict[str, Target]:
             lambda folder: read_csv_table(folder / "a.csv"),
         ),
         "wikitablequestions": Target(
-            wikitables, lambda folder: _read_all(read_wikitablequestions, folder, "dev")
+            {
+                "data/dev.tsv": b"id\tutterance\tcontext\ttargetValue\n"
+                b"nt-0\twhen?\tcsv/1.csv\t2004\n",
+                "csv/1.csv": b'"Year","City"\n"2004","Bonn \\"x\\""\n',
+            },
+            lambda folder: _read_all(read_wikitablequestions, folder, "dev"),
         ),
     }
-
-
-def _table_questions(wikisql: Mapping[str, bytes]) -> bytes:
-    lines: list[Any] = []
-    with tempfile.TemporaryDirectory() as name:
-        write_files(Path(name), wikisql)
-        for asked in read_answers(Path(name), "dev", skips=ExclusionCounts()):
-            question = {"id": asked.id, "question": asked.question, "answer": asked.answer}
-            lines.append({"table": dataclasses.asdict(asked.table)})
-            lines.append({**question, "table_id": asked.table.id, "match": asked.match})
-    return _json(*lines)
 
 
 def _words() -> dict[str, Target]:

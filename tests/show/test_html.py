@@ -58,11 +58,6 @@ def test_overlapping_marks_are_cut_where_any_begins_or_ends():
     assert [n.text for n in page.all("mark", "to")] == ["York", "City", " council"]
 
 
-def test_overlapping_marks_of_one_solution_are_shaded_once():
-    page = parsed("abc", [Mark(0, 3, (0, 2)), Mark(1, 2, (1, 2))], (0.1, 0.2, 0.4))
-    assert [n.shade for n in page.all("mark")] == [0.5, 0.7, 0.5]
-
-
 def test_overlapping_marks_have_lines_of_their_own():
     page = parsed("abcdef", [Mark(0, 6, (0,)), Mark(1, 4, (1,)), Mark(2, 3, (2,))])
     lines = [n.attributes["style"].count("var(--line)") for n in page.all("mark")]
@@ -101,20 +96,6 @@ def test_long_stretches_are_folded_between_words():
     unread = parsed("read. " + "word " * 400, [Mark(6, 2006, look="unread")])
     [inside] = unread.all("details")
     assert inside.parents[-1].classes == {"unread"}
-
-
-def test_without_a_solution_a_text_is_what_one_came_to_read():
-    for length, folded in ((11_000, 0), (13_000, 1)):
-        record = Record(title="t", solutions=[], size=0, texts=[Text("", "x" * length, [])])
-        assert len(Page(as_html(record)).all("details")) == folded
-
-
-def test_labels_stay_short():
-    mark = Mark(0, 4, tuple(range(60)))
-    [node] = parsed("Rome", [mark]).all("mark")
-    assert node.attributes["data-label"] == "0,1,2…" and node.attributes["title"] == "zs 0,1,2…"
-    [node] = parsed("Rome", [mark], numbered=False).all("mark")
-    assert "data-label" not in node.attributes
 
 
 def test_candidates_and_what_was_not_read_are_no_marks():

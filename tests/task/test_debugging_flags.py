@@ -12,12 +12,10 @@ from jax.experimental import checkify
 
 from hardem_jax.objectives import EM, AnyObjective, HardEM
 from hardem_jax.posteriors import Annealed, Sampled, TopK
-from hardem_jax.programs.reward_features import program_features
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.loss import make_span_loss
-from hardem_jax.tables.reward_features import CUES
 from hardem_jax.tables.search import make_search_loss
 from hardem_jax.task.base import first_memory, make_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -164,11 +162,3 @@ def test_a_learned_reward(mode):
     model, batch = learned_rewards.parser(), learned_rewards.batch_of()
     memory = batch.pop("memory")
     run(mode, learned_rewards.loss_of(model), model.params, batch, memory)
-
-
-def test_features_of_programs_promote_nothing_implicitly():
-    batch = TASKS["programs"].batch(ROWS, TOKENS)
-    cues = np.ones((ROWS, len(CUES)), bool)
-    with flags({"jax_numpy_dtype_promotion": "strict"}):
-        found = jax.eval_shape(program_features, batch["solutions"], cues, batch)
-    assert found.dtype == jnp.float32

@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import shutil
 import types
-from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
@@ -25,7 +23,6 @@ from hardem_jax.spans.model import SpanReader
 from hardem_jax.spans.task import SpanModel
 from hardem_jax.task.config import EncoderConfig
 from hardem_jax.task.encoder import (
-    check_lengths,
     load_encoder,
     restore_sizes,
     save_sizes,
@@ -65,13 +62,6 @@ def test_heads_are_left_out_by_a_flag_that_no_older_run_misses(checkpoint, tmp_p
     assert "ignore" not in named_settings(config)
 
 
-def test_buckets_beyond_the_encoders_positions_are_refused():
-    config, bert = EncoderConfig("tiny"), BertConfig(100, 8, 2, 2, 16, 512)
-    check_lengths(config, bert, (128, 512))
-    with pytest.raises(InputError, match="--batches.buckets: .* 512 positions of tiny, found 1024"):
-        check_lengths(config, bert, (128, 1024))
-
-
 @pytest.mark.parametrize(
     ("model", "config"),
     [(queries.QueryModel, SQLovaConfig), (programs.ProgramModel, ProgramParserConfig)],
@@ -101,18 +91,6 @@ def test_windows_of_another_tokenizer_are_refused(checkpoint, tmp_path, model, c
             InputError, match=f"prepared/train: prepared with another tokenizer than {other}"
         ):
             model.start(config(encoder=other), questions_with(load_tokenizer(own)), seed=0)
-
-
-def test_windows_of_the_same_vocabulary_in_another_file_are_read(checkpoint, tmp_path):
-    tokenizer = load_tokenizer(checkpoint)
-    vocabulary = json.loads(Path(checkpoint, "tokenizer.json").read_text())["model"]["vocab"]
-    folder = shutil.copytree(checkpoint, tmp_path / "bert")
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)))
-    assert load_tokenizer(folder).fingerprint != tokenizer.fingerprint
-    data = questions_with(tokenizer)
-    model = SpanModel.start(ReaderConfig(encoder=str(folder)), data, seed=0)
-    assert model.tokenizer is tokenizer
 
 
 def test_an_encoder_without_a_tokenizer_needs_a_large_enough_vocabulary(checkpoint, tmp_path):

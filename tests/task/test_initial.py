@@ -89,12 +89,6 @@ def test_other_shapes_are_named(run):
         start_from(run, model_of([7, 8, 9]))
 
 
-def test_a_run_of_another_task_is_refused(run):
-    task: Any = SimpleNamespace(NAME="queries")
-    with pytest.raises(InputError, match="expected a run of queries, found a run of toy"):
-        params_of(run, task, model_of([8, 9]), data_mesh(1))
-
-
 def test_a_run_without_a_checkpoint_is_refused(run):
     shutil.rmtree(run / "best")
     with pytest.raises(InputError, match="best: expected a folder with a checkpoint, found none"):
@@ -114,11 +108,6 @@ def test_parameters_that_change_while_they_are_read_are_refused(run, monkeypatch
         start_from(run, model_of([8, 9]))
 
 
-def test_a_checkpoint_of_a_version_without_checksums_is_identified_by_its_step(run):
-    (run / "best" / "5" / "checksums.json").unlink()
-    assert start_from(run, model_of([8, 9]))[1]["content"] == "step 5"
-
-
 def test_seeds_of_one_run_are_told_from_runs_with_other_settings(run):
     def identity(**settings):
         content = json.loads((run / "config.json").read_text())
@@ -130,9 +119,3 @@ def test_seeds_of_one_run_are_told_from_runs_with_other_settings(run):
     assert first == identity(**{"loop.seed": "1", "rate": "1", "encoder": '"/of/ada/bert"'})
     other = identity(**{"loop.seed": "0", "rate": "2", "encoder": '"/models/bert"'})
     assert first["run"] != other["run"] and first["content"] == other["content"]
-
-
-def test_converted_runs_have_no_settings_and_are_told_apart(run):
-    first = start_from(run, model_of([8, 9]))[1]
-    save_best(run, {"w": jnp.array([1.0, 3.0])}, step=6)
-    assert start_from(run, model_of([8, 9]))[1]["run"] != first["run"]

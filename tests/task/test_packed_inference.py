@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
-from hardem_jax.queries.task import QueryTask
 from hardem_jax.span_sets.config import TaggingInference
 from hardem_jax.span_sets.inputs import pad_taggings
 from hardem_jax.span_sets.model import TaggedReader
@@ -36,9 +34,8 @@ from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.spans.task import SpanTask, pad_rows
 from hardem_jax.task.start import start
-from hardem_jax.task.trained import BatchReader, Trained
+from hardem_jax.task.trained import BatchReader
 from hardem_jax.training.devices.mesh import data_mesh
-from hardem_jax.training.fingerprint import named_settings
 from tests.tiny import PEOPLE, roberta_tokenizer, write_checkpoint
 
 BATCHES = BatchConfig(buckets=(16, 32, 64))
@@ -75,18 +72,6 @@ def people(count=7):
         texts = f"{one} met {two}. " * (1 + i % 5) + f"{two} ran.", f"{two} saw {one}."
         documents = tuple(Document(str(n), text) for n, text in enumerate(texts))
         yield ReadingExample(f"q{i}", "Who?", documents, (one, two), (one, two), all_required=True)
-
-
-def triviaqa(shared_dir, count=4):
-    folder = shared_dir / "data" / "triviaqa"
-    content = json.loads((folder / "qa" / "wikipedia-dev.json").read_text())["Data"]
-    for item in content[:count]:
-        pages = [page["Filename"] for page in item["EntityPages"]]
-        files = [folder / "evidence" / "wikipedia" / page for page in pages]
-        texts = [file.read_text()[:1500] for file in files if file.exists()]
-        documents = tuple(Document(str(n), text) for n, text in enumerate(texts))
-        answers = (item["Answer"]["Value"],)
-        yield ReadingExample(item["QuestionId"], item["Question"], documents, answers, answers)
 
 
 def task_reader(module, task, pad, num_devices=None):
@@ -161,22 +146,6 @@ def test_spans_of_packed_windows_are_those_of_padded_ones(both, scope, num_devic
     assert_same(padded, packed)
 
 
-def test_real_pages_are_answered_alike(both, shared_dir, minilm_dir):
-    tokenizer = load_tokenizer(minilm_dir)
-    config = WindowConfig(max_tokens=64, stride=32, max_question_tokens=24)
-    data = asked(triviaqa(shared_dir), tokenizer, config)
-    padded, packed = both(
-        SpanReader(encoder(tokenizer.vocab_size), rngs=nnx.Rngs(1)),
-        lambda **more: SpanTask(SpanInference(batch_size=16, scope="document", **more)),
-        lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),
-        data.windows,
-        data,
-        num_devices=2,
-    )
-    assert len(packed[2]) == 4 and all(answer.text for answer in packed[2].values())
-    assert_same(padded, packed)
-
-
 def test_taggings_of_packed_windows_are_those_of_padded_ones(both):
     tokenizer = Tokenizer(roberta_tokenizer())
     data = asked(
@@ -226,15 +195,6 @@ def test_equations_of_packed_questions_are_those_of_padded_ones(both):
     )
     assert len(padded[0]) == 11
     assert_same(padded, packed)
-
-
-def test_packing_is_not_part_of_a_run():
-    assert named_settings(SpanInference(packed_tokens=64)) == named_settings(SpanInference())
-
-
-def test_parsers_do_not_pack(tmp_path):
-    with pytest.raises(InputError, match="--packed-tokens: expected none for"):
-        Trained(QueryTask, tmp_path, packed_tokens=64)
 
 
 def started(task, config, data, dev, *, bucket, packed):

@@ -31,15 +31,6 @@ def test_the_fullest_row_that_has_room_is_taken(lengths, rows):
     assert pack_lengths(np.array(lengths), 10).tolist() == rows
 
 
-def test_equal_lengths_are_taken_in_order():
-    assert pack_lengths(np.full(60, 5), 10).tolist() == [i // 2 for i in range(60)]
-
-
-@pytest.mark.parametrize(("lengths", "rows"), [([], 1), ([0], 1), ([3, 7], 1), ([3, 8], 2)])
-def test_at_least_one_row_is_needed(lengths, rows):
-    assert rows_needed(np.array(lengths, int), 10) == rows
-
-
 @pytest.mark.parametrize("num_devices", [1, 3])
 def test_there_and_back_again(num_devices):
     rng = np.random.default_rng(0)

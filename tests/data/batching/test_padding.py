@@ -121,19 +121,6 @@ def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
     assert counts.max() - counts.min() <= 1 + 2
 
 
-def test_without_negatives_batches_hold_positives_alone():
-    for step in plan(num_negatives=0, num_steps=5):
-        assert step.items.shape == (4, 1)
-
-
-def test_negatives_change_from_epoch_to_epoch():
-    steps = plan(num_negatives=1000, num_steps=24)
-    first, second = (
-        {int(n) for i in range(12) for n in steps[epoch * 12 + i].items[:, 1]} for epoch in (0, 1)
-    )
-    assert len(first & second) < 20
-
-
 def test_lengths_are_mixed_within_an_epoch_and_in_another_order_in_the_next():
     steps = plan(num_positives=200, num_steps=150)
     epochs = np.array([step.num_tokens for step in steps]).reshape(3, 50)
@@ -279,25 +266,6 @@ def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
                for e in examples)  # fmt: skip
 
 
-@pytest.mark.parametrize("buckets", [(), (8, 8), (16, 8)])
-def test_buckets_grow(buckets):
-    with pytest.raises(InputError, match="buckets"):
-        BatchConfig(buckets=buckets)
-
-
-def test_an_input_may_fill_a_bucket():
-    windows = [window(0, length=9), window(1, length=32)]
-    config = BatchConfig(batch_size=2, buckets=(8, 16, 32))
-
-    def read(lengths):
-        return list(evaluation_batches(windows, np.array(lengths), config=config, pad=PAD))
-
-    assert [(i.tolist(), b["token_ids"].shape[1]) for i, b in read([9, 32])] == [
-        ([0, PADDING], 16),
-        ([1, PADDING], 32),
-    ]
-
-
 def test_evaluation_visits_every_window_once_and_marks_the_filling():
     windows = [window(i, length=5 + i % 28) for i in range(23)]
     lengths = np.array([w.num_tokens for w in windows])
@@ -346,12 +314,3 @@ def test_packed_evaluation_visits_every_window_once_in_batches_of_one_shape(num_
         pad=PAD,
     )
     assert lengths.sum() <= read < sum(arrays["where"].size for _, arrays in padded)
-
-
-def test_packed_rows_are_as_long_as_the_longest_input():
-    lengths = np.array([10, 47, 12])
-    windows = [window(i, length=length) for i, length in enumerate(lengths)]
-    config = BatchConfig(batch_size=4, buckets=(16, 32), packed_tokens=32)
-    [(_, arrays)] = evaluation_batches(windows, lengths, config=config, pad=PAD)
-    assert arrays["packing"].shape == (1, 2, 47) and arrays["where"].shape == (4, 47)
-    assert list(evaluation_batches([], np.zeros(0, int), config=config, pad=PAD)) == []

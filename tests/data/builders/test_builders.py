@@ -3,14 +3,12 @@ appear only when they are complete."""
 
 import hashlib
 import os
-import pickle
 import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import grain
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -98,14 +96,6 @@ def test_records_are_those_that_tfds_reads(name, root, tmp_path):
                 np.testing.assert_array_equal(value, text(other[key]))
                 if isinstance(value, np.ndarray):
                     assert value.dtype == other[key].dtype
-
-
-def test_grain_shuffles_a_build_and_processes_share_it(root, tmp_path):
-    examples = built("drop", root, tmp_path, shard_size=3).examples("train")
-    shuffled = grain.MapDataset.source(examples).seed(0).shuffle()
-    shares = [[question.id for question in shuffled[i::3]] for i in range(3)]
-    assert sorted(sum(shares, [])) == sorted(question.id for question in examples)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_the_same_again_is_not_built_again(root, tmp_path, monkeypatch):
@@ -230,13 +220,6 @@ def test_two_processes_do_not_build_one_data_set(root, tmp_path):
     assert builders.open_build(tmp_path).folder == Path(builder.data_dir)
 
 
-@pytest.mark.parametrize("out", ["file", "file/built", "x" * 300])
-def test_a_folder_that_cannot_be_made_is_one_line(root, tmp_path, out):
-    (tmp_path / "file").write_text("text")
-    with pytest.raises(InputError, match=f"{out}: cannot be written"):
-        inputs.make("drop", root, tmp_path / out).download_and_prepare()
-
-
 def test_a_full_disk_is_one_line_and_leaves_nothing(root, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     builder = inputs.make("drop", root, tmp_path)
@@ -275,12 +258,6 @@ def test_records_have_the_same_bytes_in_every_order_of_their_fields():
     [record] = QuerySolver().records([TableQuestion("q", "Is it 1.5?", table, (1.5,))])
     again = question_record(RECORDS, to_query_question(record), table)
     assert serialize(RECORDS, dict(reversed(again.items()))) == serialize(RECORDS, record)
-
-
-def test_a_builder_can_be_pickled(root, tmp_path):
-    for name in ("drop", "wtq"):
-        builder = inputs.make(name, root, tmp_path)
-        assert pickle.loads(pickle.dumps(builder)).data_dir == builder.data_dir
 
 
 def test_missing_files_are_named(root, tmp_path):

@@ -24,7 +24,7 @@ from hardem_jax.programs.splits import ProgramSplit
 from hardem_jax.queries.annotations import NOT_A_SPAN
 from hardem_jax.queries.builds import TableQuestions, WikiSQL
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table
-from hardem_jax.queries.solve import FEWER_CONDITIONS, NO_QUERY, query_question
+from hardem_jax.queries.solve import NO_QUERY, query_question
 from hardem_jax.queries.splits import QuerySplit
 from hardem_jax.tables.examples import TableQuestion
 from tests.tiny import drop_answer, write_table_questions, write_wikisql
@@ -148,29 +148,6 @@ def test_the_digest_is_of_a_split_and_its_rules_not_of_shards_or_other_splits(dr
     assert len(same) == 1 and content(options) not in same
 
 
-def test_a_run_is_not_tied_to_the_place_of_its_files(tmp_path):
-    for name in ("here", "there"):
-        answers = [{"question": "And 8?", "answer": drop_answer("3")}]  # no id, but a place
-        answers.append({"query_id": "q", **answers[0]})
-        content = {"p": {"passage": PASSAGE, "qa_pairs": answers}}
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "drop_dataset_dev.json").write_text(json.dumps(content))
-    one, other = (
-        NumericSplit(build(DropNum(), tmp_path / name, tmp_path / f"{name}-built"), "dev")
-        for name in ("here", "there")
-    )
-    assert one.meta == other.meta and list(one.left_out) != list(other.left_out)
-
-
-def test_another_kind_and_another_split_are_refused(numeric, tmp_path):
-    with pytest.raises(InputError, match="expected a build of queries, found one of equations"):
-        QuerySplit(numeric, "dev")
-    with pytest.raises(InputError, match="expected a split out of dev, train, found 'test'"):
-        NumericSplit(numeric, "test")
-    with pytest.raises(InputError, match=r"expected one complete build \(run `prepare` first\)"):
-        NumericSplit(tmp_path, "dev")
-
-
 # Tables.
 ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
 TABLE = Table("1-1", ("player", "no.", ""), ("text", "real", "text"), ROWS)
@@ -255,13 +232,6 @@ def test_tables_are_there_once_in_the_order_of_their_use(tmp_path):
         split.tables["1-2"]
 
 
-def test_training_takes_questions_with_a_query_and_their_tables(tmp_path):
-    split = tables(tmp_path, QUESTIONS, name="train")
-    assert [q.id for q in split.questions] == [q.id for q in QUESTIONS if q.id not in UNSOLVED]
-    assert split.left_out == dict.fromkeys(UNSOLVED, NO_QUERY)
-    assert list(split.tables) == ["1-1", "csv/2.csv"]
-
-
 def test_a_question_without_a_query_says_which_text_no_cell_has(tmp_path):
     asked = {
         "strict": ask("q", "Who has 7?", "7"),
@@ -293,12 +263,6 @@ def test_what_the_cap_cuts_is_counted(tmp_path):
     assert counts["questions cut by the cap"] == sum(size > 2 for size in full) > 0
     assert counts["solutions cut by the cap"] == sum(max(size - 2, 0) for size in full)
     assert cut.meta["solutions per question"] == whole.meta["solutions per question"]
-
-
-def test_questions_with_too_many_combinations_are_warned_of(tmp_path):
-    split = tables(tmp_path, QUESTIONS, rules=SqlRules(max_combinations=1))
-    fewer = [question.id for question in split.questions if question.max_conditions < 3]
-    assert fewer and split.meta["warnings"] == {FEWER_CONDITIONS: len(fewer)}
 
 
 def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
