@@ -197,17 +197,6 @@ def test_the_library_imports_without_the_extra(extra):
     assert eager == {}
 
 
-def test_commands_need_no_retrieval():
-    """Nor the packages that only retrieval installs, whose names nothing may find."""
-    files = (ROOT / "hardem_jax" / "cli").glob("[a-z]*.py")
-    rooms = [f"hardem_jax.cli.{path.stem}" for path in files]
-    rooms += [f"{package}.commands" for package in TASKS.values()]
-    assert len(rooms) > 10
-    rooms += ["experiments.narrativeqa", "experiments.nq_open", "experiments.wikisql"]
-    run = run_python(hiding("bm25s", "Stemmer") + f"import {', '.join(rooms)}")
-    assert run.returncode == 0, run.stderr
-
-
 def test_readme_has_exactly_two_commands_of_one_line_each():
     fences = re.findall(r"^```(\w*)$", README, flags=re.MULTILINE)
     assert sorted(filter(None, fences)) == ["python", "sh", "sh"]

@@ -287,10 +287,9 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
     Those in the body of a loop are counted once, under a name of their own.
     """
     found: dict[str, dict[str, float]] = {}
-    seen, computation, bodies = set(), "", set(_LOOP_BODY.findall(hlo))
-    for line in hlo.splitlines():
-        if header := COMPUTATION.match(line):
-            computation = header[1]
+    seen, bodies = set(), set(_LOOP_BODY.findall(hlo))
+    of_lines = ((name, line) for name, own in _computations(hlo)[1].items() for line in own)
+    for computation, line in of_lines:
         if not (collective := _COLLECTIVE.search(line)):
             continue
         shapes, kind, begun = collective.groups()
@@ -340,6 +339,14 @@ def kernels_by_kind(hlo: str) -> dict[str, Kernels]:
     that reads a slice of an array is charged for all of it. The body of a loop counts as often as
     it runs, so that bytes of a loop over slices are far too many.
     """
+    found: dict[str, Kernels] = {}
+    entry, computations = _computations(hlo)
+    _count(entry, 1, computations, found)
+    return found
+
+
+def _computations(hlo: str) -> tuple[str, dict[str, list[str]]]:
+    """The name of the computation that a program begins with, and the lines of each."""
     computations: dict[str, list[str]] = {}
     entry, lines = "", []
     for line in hlo.splitlines():
@@ -348,9 +355,7 @@ def kernels_by_kind(hlo: str) -> dict[str, Kernels]:
             entry = header[1] if line.startswith("ENTRY") else entry
         else:
             lines.append(line)
-    found: dict[str, Kernels] = {}
-    _count(entry, 1, computations, found)
-    return found
+    return entry, computations
 
 
 def _count(

@@ -145,7 +145,7 @@ class TrainStep(StepFlags):
                 try:
                     found = worker(workers.find_device, self.device)
                 except WorkerError as error:
-                    raise InputError(error.message.removeprefix("InputError: ")) from None
+                    raise InputError(error.args[0].removeprefix("InputError: ")) from None
             began, longest = time.monotonic(), 0.0
             results: list[dict[str, Any]] = []
             pending = list(itertools.product(self.groups(), self._settings(found["device"])))

@@ -57,12 +57,6 @@ def test_curves_end_where_the_first_seed_has_ended(tmp_path, calls_of):
     assert (list(steps), list(values)) == ([2], [5.0])
 
 
-def test_nothing_is_drawn_of_records_without_a_metric(tmp_path):
-    learning_curves({"MML": [[{"step": 1}]]}, metrics={"em": "em"}, file=tmp_path / "curves.png")
-    learning_curves({}, metrics={"em": "em"}, file=tmp_path / "curves.png")
-    assert not list(tmp_path.iterdir())
-
-
 def test_bars_stand_for_the_mean_of_the_runs(tmp_path, calls_of):
     calls = calls_of("bar")
     groups = {"em |Z|=1": "1", "em |Z|=2": "2"}

@@ -58,13 +58,6 @@ def test_what_was_written_is_there_on_another_machine(bucket, elsewhere):
     assert Folder(bucket).read("config") == b"changed"
 
 
-def test_only_locks_are_left_out_as_locks(in_memory):
-    with mirror(in_memory) as run:
-        write(run, **{"block.json": "b", "deep__unlock.json": "u"})
-        write(run, **{"lock.json": "l", "deep__lock.json": "l", "deep__run.lock.json": "l"})
-    assert contents(copy(in_memory)) == {"block.json": "b", "deep/unlock.json": "u"}
-
-
 class Killed(BaseException):
     pass
 
@@ -235,20 +228,6 @@ def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, fetched):
     assert contents(first) == {"config": "c", "scores-1": "s"}  # it is shared with others
     second = copy(f"{bucket}/run")
     assert contents(second) == {"config": "c", "scores-1": "changed", "scores-2": "new"}
-
-
-def test_what_changes_while_it_is_read_is_read_again(bucket, monkeypatch):
-    Folder(f"{bucket}/a").write(b"first")
-    versions = [b"second", b"third"]
-    download = Folder.download
-
-    def meanwhile(self, files):
-        download(self, files)
-        if versions:
-            Folder(f"{bucket}/a").write(versions.pop(0))
-
-    monkeypatch.setattr(Folder, "download", meanwhile)
-    assert (copy(bucket) / "a").read_text() == "third"
 
 
 def test_an_upload_that_fails_ends_the_command_in_one_line(in_memory, monkeypatch):

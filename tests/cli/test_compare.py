@@ -188,17 +188,6 @@ def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong
     assert not list(tmp_path.glob("new/*/metrics.jsonl"))
 
 
-def test_objectives_that_differ_in_a_sign_have_folders_of_their_own(flags):
-    _, (_, *arguments) = flags
-    weights = [f"entropy-regularized-mml --weight {weight}" for weight in (0.5, -0.5)]
-    argv = [str(x) for x in arguments[: arguments.index("--objectives")]]
-    argv += ["--objectives", *weights]
-    command = parse(triviaqa.COMMANDS["compare"], prog="test", argv=argv)
-    folders = [command._folder(name, 0).name for name in command.rows()]
-    ours = "entropy-regularized-mml-weight"
-    assert folders == [f"{ours}-0.5-0", f"{ours}-minus-0.5-0"]
-
-
 @pytest.mark.parametrize(
     ("begun", "of_seeds"),
     [([], [None] * 3), (["a"], ["a"] * 3), (["a", "b", "c"], ["a", "b", "c"])],

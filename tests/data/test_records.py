@@ -7,7 +7,7 @@ import resource
 import numpy as np
 import pytest
 
-from hardem_jax.data.files import check_writable, new_folder, read_meta, write_json
+from hardem_jax.data.files import check_writable, new_folder, write_json
 from hardem_jax.data.records import Codec, RecordWriter
 from hardem_jax.errors import InputError
 
@@ -51,14 +51,6 @@ def write(folder, content="new", **options):
 def contents(folder):
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def test_a_new_folder_is_complete_and_recorded(tmp_path):
-    write(tmp_path / "a" / "b")
-    assert read_meta(tmp_path / "a" / "b", format=FORMAT) == {"format": FORMAT}
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
-    with pytest.raises(InputError, match="expected format things 3, found things 2; prepare it"):
-        read_meta(tmp_path / "a" / "b", format="things 3")
 
 
 def test_a_complete_folder_is_replaced_only_if_asked(tmp_path):

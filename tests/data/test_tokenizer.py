@@ -105,7 +105,6 @@ def post_processors():
     template = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=special
     )
-    nested = processors.Sequence([processors.ByteLevel(), template])
     bert = processors.TemplateProcessing(
         single="</s> $A <s>", pair="</s> $A <s> $B:1 <s>:1", special_tokens=special
     )
@@ -115,8 +114,10 @@ def post_processors():
     return {
         "roberta": (processors.RobertaProcessing(("</s>", 2), ("<s>", 0)), ((0,), (2, 2), (2,))),
         "bert": (processors.BertProcessing(("</s>", 2), ("<s>", 0)), ((0,), (2,), (2,))),
-        "template": (template, ((0,), (2, 2), (2,))),
-        "nested": (nested, ((0,), (2, 2), (2,))),
+        "template": (
+            processors.Sequence([processors.ByteLevel(), template]),
+            ((0,), (2, 2), (2,)),
+        ),
         "typed": (bert, ((2,), (0,), (0,))),
         "last": (last, ((), (2,), (2, 0))),
     }
@@ -233,11 +234,3 @@ def test_transformers_reads_the_same_vocabulary_and_casing(tmp_path, lower):
     assert settings["do_lower_case"] is lower
     again = load_tokenizer(folder)
     assert pair_of(again, "Rome", "rome") == pair_of(tokenizer, "Rome", "rome")
-
-
-def test_transformers_cuts_real_text_alike(minilm_dir, tmp_path):
-    tokenizer = load_tokenizer(minilm_dir)
-    theirs = written_for_transformers(tokenizer, tmp_path)
-    assert len(theirs) == tokenizer.vocab_size == 30522
-    text = "The Café of Zürich (est. 1866) [SEP] 東京 don't 😀\tunaffable"
-    assert theirs("Who?", text).input_ids == pair_of(tokenizer, "Who?", text)

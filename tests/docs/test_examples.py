@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from docs.examples import own_questions
 from docs.examples.sentences import __main__ as sentences
 from docs.examples.sentences.config import SentenceModelConfig
 from docs.examples.sentences.task import (
@@ -16,8 +15,7 @@ from docs.examples.sentences.task import (
     SentenceQuestion,
     SentenceQuestions,
 )
-from hardem_jax.errors import InputError
-from tests.commands import call, evaluation, fails
+from tests.commands import call, evaluation
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import run_shell
 from tests.tiny import write_checkpoint, write_squad_layout
@@ -112,22 +110,3 @@ def test_the_new_data_set_trains_and_evaluates(tmp_path):
     # Eight of the file and one more: answered by "no", by "unknown", by a name.
     assert printed.count("9  questions with a mention") == 3
     assert list((tmp_path / "runs" / "mine").glob("scores-mine-*.json"))
-
-
-def test_what_cannot_be_read_is_counted_or_named(tmp_path, capsys):
-    file = tmp_path / "mine.jsonl"
-    good = {"id": "a", "question": "Who?", "document": "Ada.", "answers": ["Ada"]}
-    file.write_text(json.dumps(good) + "\n" + json.dumps(good | {"id": "b", "answers": []}) + "\n")
-    skips = own_questions.ExclusionCounts()
-    [example] = own_questions.read_questions(file, skips=skips)
-    assert example.golds == ("Ada",) and skips.as_dict() == {"no answer given": 1}
-    wrong = ["{}", "[]", "{", json.dumps(good | {"answers": "Ada"}), json.dumps(good | {"id": 7})]
-    wrong += [json.dumps(good | {key: None}) for key in good]
-    wrong.append(json.dumps(good | {"answers": [7]}))
-    for line in [*map(str.encode, wrong), '{"id": "é"}'.encode("latin-1")]:
-        file.write_bytes(line + b"\n")
-        with pytest.raises(InputError, match="line 1: expected a question"):
-            list(own_questions.read_questions(file, skips=skips))
-    encoder = write_checkpoint(tmp_path / "bert")
-    command = ("--file", file, "--tokenizer", encoder, "--out", tmp_path / "out")
-    assert "line 1" in fails(own_questions, capsys, "prepare", *command)

@@ -65,12 +65,11 @@ def test_what_was_compared_before_a_kill_is_kept(tmp_path, monkeypatch, capsys):
     assert [r["dtype"] for r in json.loads(out.read_text())["results"]] == ["bfloat16"]
 
 
-def test_the_error_is_that_of_the_whole_gradient_and_of_its_worst_array():
+def test_the_error_is_that_of_the_whole_gradient():
     reference = {"loss": 1.0, "gradient": {"a": np.array([3.0, 4.0]), "b": np.array([1e-9])}}
     found = {"loss": 1.5, "kernels": "none"}
-    found["gradient"] = {"a": np.array([3.0, 4.0]), "b": np.array([2e-9])}
-    result = compared(found, reference)
     # An array that is next to nothing may be wrong by as much as itself.
-    assert result["gradient"] < 1e-9 and (result["array"], result["worst"]) == ("a", 0)
+    found["gradient"] = {"a": np.array([3.0, 4.0]), "b": np.array([2e-9])}
+    assert compared(found, reference)["gradient"] < 1e-9
     found["gradient"]["a"] = np.array([0.0, 4.0])
     assert compared(found, reference)["gradient"] == pytest.approx(3 / 5)

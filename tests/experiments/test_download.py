@@ -139,17 +139,6 @@ def test_a_tar_archive_may_end_with_a_zip_file(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "archive", "inner.zip"]
 
 
-def test_a_sound_archive_replaces_a_damaged_one(toy, tmp_path):
-    sound = toy.files["/toy.zip"]
-    toy.files["/toy.zip"] = sound[:-30]
-    command = Download(("toy",), tmp_path, mirror=toy.url)
-    with pytest.raises(InputError, match="expected a sound archive.*; it is now toy.zip.refused"):
-        command.run()
-    toy.files["/toy.zip"] = sound
-    command.run()
-    assert (tmp_path / "toy" / "train.json").read_text() == "{}"
-
-
 @pytest.fixture
 def toy(server, monkeypatch):
     archive = zipped({"toy/train.json": b"{}"})

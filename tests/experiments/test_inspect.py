@@ -266,23 +266,6 @@ def test_runs_of_one_name_are_told_apart(spans):
     assert shown == ["MML (a/mml-0)", "MML (b/mml-0)", "MML (mml-1)", "Hard EM"]
 
 
-def test_phone_and_themes(spans, tmp_path, show):
-    html = written(spans, tmp_path)
-    phone = show(html, width=390)
-    assert phone.evaluate("document.documentElement.scrollWidth") == 390
-    assert not phone.locator("#question").is_visible()
-    phone.locator("#rows .row").nth(1).click()
-    assert phone.locator("#question").is_visible() and not phone.locator("#list").is_visible()
-    phone.locator(".back").click()
-    assert phone.locator("#list").is_visible()
-    colour = "getComputedStyle(document.body).backgroundColor"
-    dark, light = show(html, color_scheme="dark"), show(html, color_scheme="light")
-    colours = dark.evaluate(colour), light.evaluate(colour)
-    assert colours == ("rgb(23, 25, 29)", "rgb(255, 255, 255)")
-    light.keyboard.press("t")
-    assert light.evaluate(colour) == colours[0]
-
-
 def test_2000_questions_open_in_a_second(spans, show):
     source = opened(spans)
     run = views(source, list(range(8)), correct=[True, False, True])
@@ -316,15 +299,6 @@ def test_few_solutions_of_many_are_the_likely_ones(tables):
     [true] = re.findall("<tr class='true' data-of='(.*?)'", content["drawings"][index])
     assert true == "0"
     assert question["all"] == len(texts) and question["runs"][0]["5"]["z"] == 1
-
-
-def test_what_a_model_did_not_read_has_no_probability(tables):
-    source = opened(tables, 2)
-    texts = lines(source, 1)
-    view = View("t1", "?", "3", texts[1:], [0.25] * (len(texts) - 1), -1, "", 0.0, -1)
-    run = RunViews("MML", Path("r"), {5: "best"}, {5: {1: Said(view)}})
-    said = record(source, [run], most=100)["questions"][1]["runs"][0]["5"]
-    assert said["p"] == [None, *[0.25] * (len(texts) - 1)] and said["z"] == -1
 
 
 def test_refusals(spans, tmp_path, capsys):

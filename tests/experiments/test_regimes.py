@@ -59,14 +59,6 @@ def test_runs_go_seed_by_seed_and_the_objectives_of_a_regime_together():
     assert json.loads(json.dumps(runs[0].named())) == runs[0].named()
 
 
-@pytest.mark.parametrize("count", [1, 8, 20])
-def test_outcomes_survive_the_file(count):
-    right = np.random.default_rng(count).random(count) < 0.5
-    np.testing.assert_array_equal(unpack(pack(right), count), right)
-    with pytest.raises(ValueError, match="bits"):
-        unpack(pack(right), count + 8)
-
-
 def test_a_line_that_a_kill_cut_off_is_neither_lost_nor_repeated(tmp_path, monkeypatch):
     file, made = tmp_path / command.RUNS_FILE, []
 
@@ -167,17 +159,3 @@ def test_a_tiny_grid_from_end_to_end(tmp_path, capsys):
     again = recover_runs(tmp_path / "other" / command.RUNS_FILE)
     assert [identity(run) for run in again] == [identity(run) for run in runs]
     assert [run["outcomes"] for run in again] == [run["outcomes"] for run in runs]
-
-
-@pytest.mark.slow
-def test_a_warm_start_prefers_true_mentions_and_a_cold_one_does_not():
-    from experiments.regimes import training
-
-    dev = training._data(Knobs().corpus(num_train=2000, num_dev=100))[2]
-    reader = training._reader(training.Settings(steps=1))
-    share = {}
-    for warm in (0, 30):
-        params = training._start(64, warm, 2000, seed=1)
-        found = [r.best_solution == r.true_solution for _, r in reader.read(params, dev.windows)]
-        share[warm] = np.mean(found)
-    assert share[0] < 0.5 < share[30]  # a third is chance

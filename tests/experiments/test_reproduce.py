@@ -66,15 +66,6 @@ def test_hours_follow_from_the_tokens():
     assert "estimated" in text
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys):
-    out = tmp_path / "full"
-    Reproduce(table="table4", tasks=("wikisql",), out=out, seeds=(7,), dry_run=True).run()
-    said = capsys.readouterr().out
-    assert f"python -m experiments.wikisql compare --data {out / 'built' / 'wikisql'} " in said
-    assert "--seeds 7 --objectives first-only mml released-mml hard-em" in said
-    assert not out.exists()
-
-
 @pytest.mark.parametrize(("table", "times"), [("table4", 400), ("figure3", 80)])
 def test_hours_follow_what_is_overridden(table, times, tmp_path):
     given = ("", "--loop.num-steps 500 --batches.batch-size=5")
@@ -137,15 +128,6 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     always = [Stage("first", ("first_stage",), always=True)]
     run_stages(always, record, None)
     assert scripts.read_text() == "first slow slow first "
-
-
-def test_more_processes_do_not_make_another_stage(scripts, tmp_path):
-    for processes in "123":
-        stage = Stage("first", ("first_stage", "--processes", processes, "--out", "x"))
-        run_stages([stage], tmp_path / "stages.json", None)
-    assert scripts.read_text() == "first "
-    run_stages([Stage("first", ("first_stage", "--out", "y"))], tmp_path / "stages.json", None)
-    assert scripts.read_text() == "first first "
 
 
 def test_a_stage_that_fails_stops_those_after_it(scripts, tmp_path):

@@ -47,18 +47,6 @@ def test_folders_and_files_hold_the_same_runs(tmp_path):
     assert read_runs(file) == runs
 
 
-def test_a_run_is_the_same_from_its_folder_and_from_a_file(tmp_path):
-    """Or its row would be named after the folder of an encoder."""
-    run = finished(**{"model.encoder": "/models/ada/bert"})
-    write_folder(tmp_path / "run", run)
-    (tmp_path / "runs.jsonl").write_text(f"{run.line()}\n")
-    assert read_runs(tmp_path / "run") == read_runs(tmp_path / "runs.jsonl")
-    again = dataclasses.replace(run, seed=1, settings=run.settings | {"loop.seed": "1"})
-    write_folder(tmp_path / "again", again)
-    found = rows([*read_runs(tmp_path / "runs.jsonl"), *read_runs(tmp_path / "again")])
-    assert {name: list(seeds) for name, seeds in found.items()} == {"MML": [0, 1]}
-
-
 def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     supervised = {"contents of data": '{"content": "b", "supervised": true}'}
     runs = [finished(), finished(seed=1), finished(conditions="mean"), finished(**supervised)]
@@ -91,12 +79,6 @@ def test_seeds_that_start_now_from_one_run_and_now_from_their_own_are_refused():
     mixed = [*runs[:2], finished("Hard EM", seed=1, **begun("b"))]
     with pytest.raises(InputError, match="seed 1: expected one start, found a and b"):
         rows(mixed)
-
-
-def test_runs_on_other_data_are_not_averaged():
-    other = finished(seed=1, **{"contents of data": '{"content": "b", "supervised": false}'})
-    with pytest.raises(InputError, match="MML: expected one value of contents of data.content"):
-        rows([finished(), other])
 
 
 def test_differences_are_over_the_seeds_that_both_have():
@@ -178,17 +160,6 @@ def test_two_runs_of_one_name_and_seed_are_refused_unless_they_are_the_same():
     assert rows([read[0], read[0]])["MML"] == {0: read[0]}
     with pytest.raises(InputError, match="MML: expected one run with seed 0, found two with other"):
         rows(read)
-
-
-def test_rows_need_not_have_the_same_metrics():
-    mml, hard = finished(), finished("Hard EM")
-    del hard.by_question["f1"]
-    for runs in ([mml, hard], [hard, mml]):
-        lines = table(rows(runs), ["em", "f1"], against="Hard EM").splitlines()
-        assert lines[0] == "| | seeds | em | em - Hard EM | p | f1 | f1 - Hard EM | p |"
-        assert next(line for line in lines if "| MML |" in line).endswith("] | - | - |")
-        assert next(line for line in lines if "| Hard EM | 0" in line).endswith("| - | | |")
-        assert table(rows(runs)).startswith("| | seeds | em | f1 |\n")
 
 
 def test_what_cannot_be_tabulated_is_refused(tmp_path):

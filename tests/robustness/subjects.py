@@ -67,7 +67,7 @@ PREPARE = Command(
 TRAIN = Command(
     "triviaqa train --data {folder}/prepared --dev {folder}/prepared --out {folder}/run"
     " --model.encoder {corpus}/bert --num-devices 1 --batches.batch-size 4 --batches.buckets 32"
-    " --loop.no-progress --loop.num-steps 30 --loop.eval-every 10 --loop.checkpoint-every 5"
+    " --loop.no-progress --loop.num-steps 15 --loop.eval-every 5 --loop.checkpoint-every 5"
     " --loop.log-every 5 --optimizer.learning-rate 1e-3 objective:hard-em --objective.tau 20",
     "run",
 )

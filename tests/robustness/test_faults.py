@@ -97,7 +97,6 @@ def bench(tmp_path_factory):
     ("name", "kill"),
     [
         ("train", "SIGKILL"),
-        ("train", "SIGUSR1"),
         ("prepare", "SIGINT"),
         ("index", "SIGKILL"),
         ("build", "SIGTERM"),

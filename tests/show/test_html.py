@@ -58,15 +58,6 @@ def test_overlapping_marks_are_cut_where_any_begins_or_ends():
     assert [n.text for n in page.all("mark", "to")] == ["York", "City", " council"]
 
 
-def test_overlapping_marks_have_lines_of_their_own():
-    page = parsed("abcdef", [Mark(0, 6, (0,)), Mark(1, 4, (1,)), Mark(2, 3, (2,))])
-    lines = [n.attributes["style"].count("var(--line)") for n in page.all("mark")]
-    assert lines == [1, 2, 3, 2, 1]
-    # One that begins after the longest ended takes the line that became free.
-    page = parsed("abcdef", [Mark(0, 3, (0,)), Mark(3, 6, (1,))])
-    assert [n.attributes["style"].count("px") for n in page.all("mark")] == [1, 1]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_no_text_is_lost_whatever_overlaps(seed):
     rng = random.Random(seed)

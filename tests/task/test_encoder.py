@@ -93,17 +93,6 @@ def test_windows_of_another_tokenizer_are_refused(checkpoint, tmp_path, model, c
             model.start(config(encoder=other), questions_with(load_tokenizer(own)), seed=0)
 
 
-def test_an_encoder_without_a_tokenizer_needs_a_large_enough_vocabulary(checkpoint, tmp_path):
-    roberta = write_roberta(tmp_path / "roberta")
-    (roberta / "tokenizer.json").unlink()
-    config = ReaderConfig(encoder=str(roberta))
-    SpanModel.start(config, questions_with(load_tokenizer(checkpoint)), seed=0)
-    words = [f"word{i}" for i in range(400)]
-    large = load_tokenizer(write_checkpoint(tmp_path / "large", words=words))
-    with pytest.raises(InputError, match="but the data was prepared with a tokenizer of 4"):
-        SpanModel.start(config, questions_with(large), seed=0)
-
-
 def test_the_encoder_of_a_run_is_restored(tmp_path):
     bert = BertConfig(100, 8, 2, 2, 16)
     fields = dataclasses.asdict(bert)

@@ -11,7 +11,7 @@ from flax import nnx
 
 from hardem_jax import HardEM
 from hardem_jax.data.batching.plans import packing_arrays, rows_needed
-from hardem_jax.encoders.packing import encode_layers, token_metrics
+from hardem_jax.encoders.packing import encode_layers
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -95,13 +95,3 @@ def test_layers_of_packed_rows_in_bfloat16():
         assert np.abs(difference).max() < 0.05
         assert (np.asarray(b, np.float32)[~real] == 0).all()
     np.testing.assert_array_equal(read(packed(batch), 1)[0], unpacked[-1])
-
-
-def test_share_of_real_tokens_counts_what_the_encoder_reads():
-    batch = batch_of("spans")
-    real = batch["where"].sum()
-    both = packed(batch)
-    alone, dense = token_metrics(batch), token_metrics(both)
-    assert float(alone["tokens"]) == float(dense["tokens"]) == real
-    assert float(alone["real_tokens"]) == pytest.approx(real / (16 * TOKENS))
-    assert float(dense["real_tokens"]) == pytest.approx(real / both["packing"].size)

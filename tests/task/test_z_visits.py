@@ -12,7 +12,7 @@ from flax import nnx
 from hardem_jax import MML
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.loss import make_span_loss
-from hardem_jax.task.base import first_memory, make_loss, visit_metrics
+from hardem_jax.task.base import first_memory, visit_metrics
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import Mean
 from hardem_jax.training.state import current_shardings, init_state, recall, remember
@@ -100,40 +100,6 @@ def test_rank_is_the_place_of_the_true_z_in_order(windows):
     assert (int(found.total), int(found.count)) == (sum(ranks), len(ranks))
     none = visit_metrics(*z, true_solution=jnp.full(rows * windows, -1))
     assert none["z_true_rank"] == Mean(0, 0)
-
-
-class Constant(nnx.Module):
-    """The same log-probabilities for every batch."""
-
-    def __init__(self, log_probs):
-        self.log_probs = nnx.Param(log_probs)
-
-    def __call__(self, batch, *, rngs):
-        del batch, rngs
-        return self
-
-    def log_prob(self, solutions):
-        del solutions
-        return self.log_probs[...]
-
-
-def test_solutions_that_scores_leave_out_are_none():
-    """Without the likeliest z one is left of the first row, and two of the second."""
-    graphdef, params = nnx.split(Constant(jnp.array([[-1.0, -2.0, -3.0]] * 2)), nnx.Param)
-    batch = {
-        "solutions": jnp.zeros((2, 3, 4), jnp.int32),
-        "solutions_where": jnp.ones((2, 3), bool),
-        "log_weights": jnp.array([[-jnp.inf, 0.0, -jnp.inf], [-jnp.inf, -9.0, 0.0]]),
-        "true_solution": jnp.array([0, 2]),
-        "memory": {"best_z": jnp.array([2, 2])},
-    }
-    key = jax.random.key(0)
-    keys = {"step": jnp.int32(0), "key": key, "dropout_key": key}
-    _, metrics = make_loss(graphdef, MML())(params, batch, **keys)
-    assert tuple(metrics["z_changed"]) == (1, 1)
-    assert tuple(metrics["z_true_rank"]) == (2, 1)
-    assert metrics["memory"]["best_z"].tolist() == [1, 1]
-    assert metrics["z_size"] == 1.5
 
 
 def batch_of(task, rows=16):

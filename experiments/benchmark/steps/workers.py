@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from experiments.benchmark.steps.setting import Device, Setting
 
@@ -27,18 +27,8 @@ PYTORCH = {"pytorch": None, "pytorch-compile": "default", "pytorch-graphs": "red
 _CLEAR_PEAK = "5"  # Linux, proc(5): resets the peak resident set size
 
 
-class Step(Protocol):
-    """What is measured; `run` returns when all steps have finished."""
-
-    def run(self, steps: int) -> Any: ...
-
-
 class WorkerError(RuntimeError):
     """What a worker could not do: one line, and the traceback."""
-
-    def __init__(self, message: str, traceback: str = ""):
-        super().__init__(message, traceback)
-        self.message, self.traceback = message, traceback
 
 
 class Worker:
@@ -55,14 +45,14 @@ class Worker:
         try:
             return self._pool.submit(_reporting, function, *arguments).result()
         except BrokenProcessPool as error:
-            raise WorkerError(str(error)) from error
+            raise WorkerError(str(error), "") from error
 
     def attempt(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
         """The same, with ``error`` and ``traceback`` in place of what could not be returned."""
         try:
             return self(function, *arguments)
         except WorkerError as error:
-            return {"error": error.message, "traceback": error.traceback}
+            return dict(zip(("error", "traceback"), error.args, strict=True))
 
     def __enter__(self) -> "Worker":
         return self
@@ -88,7 +78,8 @@ def _reporting(function: Callable[..., T], *arguments: Any) -> T:
         raise WorkerError(line, traceback.format_exc()) from None
 
 
-_steps: dict[str, Step] = {}
+#: Variant -> what is measured; its `run` returns when all steps have finished.
+_steps: dict[str, Any] = {}
 
 
 def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
@@ -158,7 +149,7 @@ def libraries(device: str) -> dict[str, Any]:
     return about
 
 
-def make(variant: str, setting: Setting, folder: Path) -> Step:
+def make(variant: str, setting: Setting, folder: Path) -> Any:
     """The step of a variant, see `experiments.benchmark.train_step`."""
     if variant.startswith("pytorch"):
         from experiments.benchmark.steps import pytorch

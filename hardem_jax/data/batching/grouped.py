@@ -7,7 +7,7 @@ G windows of one group and k sampled windows without a mention: G + k consecutiv
 loss can recover groups by reshaping.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,9 +40,7 @@ class GroupedPlan(Plan):
         *,
         scope: Scope,
         group_size: int,
-        num_steps: int,
-        seed: int,
-        num_devices: int = 1,
+        **schedule: Any,
     ):
         groups = group_ids(places, scope)
         order = np.lexsort([places[:, 2], groups])
@@ -50,7 +48,6 @@ class GroupedPlan(Plan):
         self._with_mention = sizes[:, 1] > 0
         self._members = [group for group in members if self._with_mention[group].any()]
         self._group_size = group_size
-        schedule = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
         super().__init__(sizes, len(self._members), config, **schedule)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:

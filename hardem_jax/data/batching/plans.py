@@ -16,7 +16,7 @@ import abc
 import bisect
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -250,17 +250,8 @@ class TrainingPlan(Plan):
         [(32, [4, 4]), (16, [4, 4]), (32, [4, 4])]
     """
 
-    def __init__(
-        self,
-        sizes: np.ndarray,
-        config: BatchConfig,
-        *,
-        num_steps: int,
-        seed: int,
-        num_devices: int = 1,
-    ):
+    def __init__(self, sizes: np.ndarray, config: BatchConfig, **schedule: Any):
         self._positives = np.flatnonzero(sizes[:, 1] > 0)
-        schedule = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
         super().__init__(sizes, len(self._positives), config, **schedule)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:

@@ -18,6 +18,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from tensorflow_datasets.proto import tf_example_pb2
 
 from hardem_jax.checksums import MANIFEST
+from hardem_jax.data.batching.padding import Subset
 from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.exclusions import reasons
 from hardem_jax.data.files import read_json, read_meta
@@ -77,24 +78,18 @@ class Build:
 
 
 class Examples(Sequence[Any]):
-    """Objects made of the records at these places, of all if None, when they are asked for."""
+    """Objects made of records, when they are asked for."""
 
-    def __init__(
-        self,
-        records: Sequence[Any],
-        make: Callable[[Any], Any],
-        places: Sequence[int] | None = None,
-    ):
+    def __init__(self, records: Sequence[Any], make: Callable[[Any], Any]):
         self._records, self._make = records, make
-        self._places = range(len(records)) if places is None else places
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._records)
 
     def __getitem__(self, index):
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._make(self._records[self._places[index]])
+        return self._make(self._records[index])
 
 
 def open_build(folder: PathLike) -> Build:
@@ -157,7 +152,7 @@ class BuiltSplit:
         records = build.records(split)
         index = build.index(split)
         skipped, kept = set(index["skipped"]), set(index["kept"])
-        places = [place for place in range(len(records)) if place not in skipped]
+        places = np.array([n for n in range(len(records)) if n not in skipped], np.int64)
         self._records, self._index = records, index
         self.folder = build.folder
         kind = self.KIND
@@ -166,7 +161,7 @@ class BuiltSplit:
             example = kind.to_example(record)
             return example if drawn is None else draw_first(example, kind.solutions, drawn)
 
-        self.questions: Sequence[Any] = Examples(records, read, places)
+        self.questions: Sequence[Any] = Examples(Subset(records, places), read)
         self.left_out = reasons(index["left_out"], kept)
         counts = {n: found for n, found in build.meta["splits"][split].items() if n != "report"}
         self.meta: dict[str, Any] = {

@@ -103,14 +103,6 @@ def test_an_epoch_visits_every_positive_once_but_for_less_than_a_batch(config):
         assert drawn.max() < 50
 
 
-def test_rows_fit_their_bucket_and_most_do_not_fit_a_smaller_one():
-    lengths = sizes()[:, 0]
-    for step in plan():
-        assert lengths[step.items].max() <= step.num_tokens
-    smaller = [s for s in plan() if s.num_tokens > 16 and lengths[s.items[:, 0]].max() <= 16]
-    assert not smaller
-
-
 @pytest.mark.parametrize("num_negatives", [1, 3, 200])
 def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
     steps = plan(num_negatives=num_negatives, num_steps=12)
@@ -119,16 +111,6 @@ def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
     assert len(drawn) == 48
     # 50 draws are planned, of which 2 fall to the dropped rest of the epoch.
     assert counts.max() - counts.min() <= 1 + 2
-
-
-def test_lengths_are_mixed_within_an_epoch_and_in_another_order_in_the_next():
-    steps = plan(num_positives=200, num_steps=150)
-    epochs = np.array([step.num_tokens for step in steps]).reshape(3, 50)
-    for lengths in epochs:
-        assert set(lengths) == {16, 32, 64}
-        # Were they in the order of their buckets, the two halves would have none in common.
-        assert set(lengths[:25]) == set(lengths[25:])
-    assert len({tuple(lengths) for lengths in epochs}) == 3
 
 
 @pytest.mark.parametrize("config", [{}, PACKED])
@@ -280,15 +262,6 @@ def test_evaluation_visits_every_window_once_and_marks_the_filling():
                 np.testing.assert_array_equal(row[: len(expected)], expected)
                 seen.append(i)
     assert sorted(seen) == list(range(23))
-
-
-def test_evaluation_adds_a_bucket_for_inputs_beyond_the_largest():
-    windows = [window(i, length=length) for i, length in enumerate((10, 40, 47, 12))]
-    lengths = np.array([w.num_tokens for w in windows])
-    config = BatchConfig(batch_size=2, buckets=(16, 32))
-    batches = list(evaluation_batches(windows, lengths, config=config, pad=PAD))
-    assert [indices.tolist() for indices, _ in batches] == [[0, 3], [1, 2]]
-    assert [batch["token_ids"].shape[1] for _, batch in batches] == [16, lengths.max()]
 
 
 @pytest.mark.parametrize("num_devices", [1, 4])

@@ -10,7 +10,7 @@ import pytest
 
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data import builders
-from hardem_jax.data.exclusions import NO_ANSWER, NOT_ENUMERABLE, ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.equations.readers import read_drop
@@ -137,17 +137,6 @@ def test_a_build_without_the_golds_of_repetitions_is_refused(numeric, tmp_path):
         NumericSplit(tmp_path / "old", "dev")
 
 
-def test_the_digest_is_of_a_split_and_its_rules_not_of_shards_or_other_splits(drop, tmp_path):
-    def content(data_set=None, **more):
-        return NumericSplit(build(data_set or DropNum(), drop, tmp_path, **more), "dev").meta[
-            "content"
-        ]
-
-    same = {content(), content(shard_size=1), content(splits=["dev"])}
-    options = DropNum(rules=EquationRules(percent="term"))
-    assert len(same) == 1 and content(options) not in same
-
-
 # Tables.
 ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
 TABLE = Table("1-1", ("player", "no.", ""), ("text", "real", "text"), ROWS)
@@ -219,19 +208,6 @@ def test_a_drawn_solution_comes_first_and_the_others_keep_their_order(tmp_path, 
     assert sorted(again[0].tolist()) == sorted(files.questions[0].queries.tolist())
 
 
-def test_tables_are_there_once_in_the_order_of_their_use(tmp_path):
-    split = tables(tmp_path, QUESTIONS, shard_size=2)
-    assert list(split.tables) == ["1-1", "csv/2.csv", "1-3"]
-    assert dict(split.meta["counts"])["tables"] == len(split.tables) == 3
-    for table in (TABLE, CITIES, EMPTY):
-        assert split.tables[table.id] == table
-        kinds = [[type(cell) for cell in row] for row in split.tables[table.id].rows]
-        assert kinds == [[type(cell) for cell in row] for row in table.rows]
-        assert split.tables[table.id] is split.tables[table.id]  # derivatives are kept by identity
-    with pytest.raises(KeyError):
-        split.tables["1-2"]
-
-
 def test_a_question_without_a_query_says_which_text_no_cell_has(tmp_path):
     asked = {
         "strict": ask("q", "Who has 7?", "7"),
@@ -265,18 +241,6 @@ def test_what_the_cap_cuts_is_counted(tmp_path):
     assert cut.meta["solutions per question"] == whole.meta["solutions per question"]
 
 
-def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
-    huge = Table("1-9", ("n",), ("real",), ((1e400,),))
-    broken = [ask("words", "? " * 40_000, "ann", table=huge)]
-    split = tables(tmp_path, [*broken, QUESTIONS[0]])
-    assert [question.id for question in split.questions] == ["q1"]
-    assert list(split.tables) == ["1-1"]
-    assert split.left_out == {"words": NOT_ENUMERABLE}
-    report = builders.open_build(split.folder).meta["splits"]["dev"]["report"]
-    [line] = [line for line in report if NOT_ENUMERABLE in line]
-    assert "1 (words: question: expected at most 32767 words, found 40000)" in line
-
-
 @pytest.mark.parametrize("kind", [TableQuestions, TablePrograms])
 def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
     rows = [("Who has 7?", "ann"), ("How many?", "3"), ("Who has over 8?", "bo|cy")]
@@ -303,14 +267,6 @@ def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
     (tmp_path / "train.tsv").unlink()
     with pytest.raises(InputError, match="expected train.csv, tables, from .* found no such files"):
         make("csv")
-
-
-def test_answers_of_programs_are_texts(tmp_path):
-    asked = [ask("number", "Who?", 7), ask("none", "Who?", None), ask("both", "Who?", 9.0, "ann")]
-    write_table_questions(tmp_path / "dev.jsonl", asked)
-    split = ProgramSplit(build(TablePrograms(), tmp_path, tmp_path / "b"), "dev")
-    assert [q.answer for q in split.questions] == [["7"], ["9.0", "ann"]]
-    assert split.questions[0].num_programs and split.left_out == {"none": NO_ANSWER}
 
 
 @pytest.mark.slow
