@@ -86,11 +86,11 @@ def main():
         worker, started = workers.Worker(folder), time.monotonic()
         with lock:  # a process begins with the flags of its parent
             os.environ["XLA_FLAGS"] = f"{xla} {VARIANTS[name][2]}".strip()
-            worker(workers.libraries, flags.device)
+            worker(workers.libraries)
         what = VARIANTS[name][1], settings[name], folder / settings[name].preset
         save(name, **worker.attempt(workers.build, *what), built_s=time.monotonic() - started)
         if "error" not in content[name]:
-            save(name, **worker(workers.libraries, flags.device))
+            save(name, **worker(workers.libraries))
             ready[name] = worker
         print(f"{time.monotonic() - began:4.0f} s: {name}", content[name].get("error", "is built"))
 

@@ -93,7 +93,6 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
     such as those on other data, are refused.
     """
     runs = list(runs)
-    _check_starts(runs)
     settings = [without_seed(run.settings) for run in runs]
     usual = _usual(settings)
     found: dict[str, dict[int, FinishedRun]] = {}
@@ -112,24 +111,6 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
                 values = f"{of_first.get(name)} and {own.get(name)}"
                 raise InputError(f"runs: {row}: expected one value of {name}, found {values}")
     return found
-
-
-def _check_starts(runs: Iterable[FinishedRun]) -> None:
-    """Raises InputError unless runs of all seeds started from one run, or each from its own."""
-    starts: dict[str, dict[int, str]] = {}
-    for run in runs:
-        own = flatten(run.settings)
-        if (content := own.get("contents of init_from.content")) is None:
-            continue
-        by_seed = starts.setdefault(own["contents of init_from.run"], {})
-        if by_seed.setdefault(run.seed, content) != content:
-            found = f"{by_seed[run.seed]} and {content}"
-            raise InputError(f"runs: seed {run.seed}: expected one start, found {found}")
-    for by_seed in starts.values():
-        if 1 < len(different := set(by_seed.values())) < len(by_seed):
-            expected = "seeds that all start from one run, or each from its own"
-            found = f"{len(different)} starts for {len(by_seed)} seeds"
-            raise InputError(f"runs: expected {expected}, found {found}")
 
 
 def table(

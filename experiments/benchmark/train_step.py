@@ -58,11 +58,9 @@ else:
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 COLUMNS = {
     "T": "tokens",
-    "devices": "num_devices",
     "variant": "variant",
     "examples/s": ("examples_per_s", 1, 1),
-    "tokens/s,\na device": ("tokens_per_s", 1, 0),
-    "scaling,\n%": ("efficiency", 100, 0),
+    "tokens/s": ("tokens_per_s", 1, 0),
     "ms per step": ("wall_s", 1000, 0),
     "speed, faster\nPyTorch = 1": ("speed_wall_s", 1, 2),
     "CPU ms\nper step": ("cpu_s", 1000, 0),
@@ -81,8 +79,6 @@ class TrainStep(StepFlags):
 
     Attributes:
         tokens: T, one or several.
-        num_devices: that share a step, one or several numbers; a CPU simulates them. PyTorch is
-            measured on one.
         solutions: Z of the rows that have mentions.
         variants: what to measure in turns.
         rounds: turns of every variant, at most.
@@ -92,7 +88,6 @@ class TrainStep(StepFlags):
     """
 
     tokens: tuple[int, ...] = (128, 300)
-    num_devices: tuple[int, ...] = (1,)
     solutions: int = 32
     variants: tuple[Variant, ...] = VARIANTS
     rounds: int = 10
@@ -104,21 +99,23 @@ class TrainStep(StepFlags):
         require(self, "minutes", at_least=0)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
-        for name in ("tokens", "num_devices"):
-            if not getattr(self, name):
-                raise InputError(f"{name}: expected at least one number, found none")
+        if not self.tokens:
+            raise InputError("tokens: expected at least one number, found none")
         self._settings(self.device)
 
     def _settings(self, device: str) -> list[Setting]:
-        return [
-            self.setting(tokens=t, num_devices=n, solutions=self.solutions, device=device)
-            for t, n in itertools.product(self.tokens, self.num_devices)
-        ]
+        shared = {"solutions": self.solutions, "device": device}
+        return [self.setting(tokens=tokens, **shared) for tokens in self.tokens]
 
     def run(self) -> None:
         report = Report(self, self.out)
         results, found = self._measured(report)
-        rows = table_rows(results)
+        failed = {"examples_per_s": "failed"}
+        rows = [
+            {"variant": variant, "tokens": result["tokens"], **failed, **found}
+            for result in sorted(results, key=lambda result: result["tokens"])
+            for variant, found in result["variants"].items()
+        ]
         given = {name for row in rows for name, value in row.items() if value is not None}
         columns = {
             name: form
@@ -126,7 +123,7 @@ class TrainStep(StepFlags):
             if (form if isinstance(form, str) else form[0]) in given
         }
         title = "One complete training step, medians over rounds (quartiles)"
-        drawn = table(title, rows, columns, left=3)
+        drawn = table(title, rows, columns, left=2)
         content = {"device": found, "results": results}
         report.write(content, drawn, *self._notes(found, results))
 
@@ -178,25 +175,19 @@ class TrainStep(StepFlags):
         peak: float | None,
         until: float,
     ) -> dict[str, Any]:
-        """A group at one length and number of devices, until this moment; one round at least."""
+        """A group at one length, until this moment; one round at least."""
         begins = time.monotonic()
-        measured_here = [v for v in group if setting.num_devices == 1 or v not in PYTORCH]
         variants: dict[str, dict[str, Any]] = {}
         turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-            for variant in measured_here:
+            for variant in group:
                 worker = stack.enter_context(Worker(folder))
                 variants[variant] = worker.attempt(workers.build, variant, setting, folder)
                 if "error" not in variants[variant]:
-                    libraries |= worker(workers.libraries, setting.device)
+                    libraries |= worker(workers.libraries)
                     turns[variant] = worker
-            result = {
-                "tokens": setting.tokens,
-                "num_devices": setting.num_devices,
-                "libraries": libraries,
-                "variants": variants,
-            }
+            result = {"tokens": setting.tokens, "libraries": libraries, "variants": variants}
             if not turns:
                 return result | {"least_s": time.monotonic() - begins}
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
@@ -224,37 +215,11 @@ class TrainStep(StepFlags):
             f"device: {found['device']} ({found['kind']})",
         ]
         for result in results:
-            at = f"T={result['tokens']}, {result['num_devices']} devices"
             for variant, found in result["variants"].items():
                 compared = found.get("without_dropout", {}).get("loss")
                 said = found.get("error") or f"losses of two steps without dropout {compared}"
-                lines.append(f"{at}, {variant}: {said}")
+                lines.append(f"T={result['tokens']}, {variant}: {said}")
         return lines
-
-
-def table_rows(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the table, with the efficiency relative to the fewest devices measured.
-
-    Example:
-        >>> results = [
-        ...     {"tokens": 9, "num_devices": n, "variants": {"ours": {"examples_per_s": speed}}}
-        ...     for n, speed in ((1, 10.0), (4, 30.0))
-        ... ]
-        >>> [row["efficiency"] for row in table_rows(results)]
-        [None, 0.75]
-    """
-    rows, fewest = [], {}
-    for result in sorted(results, key=lambda result: (result["tokens"], result["num_devices"])):
-        for variant, found in result["variants"].items():
-            row = {"variant": variant, "examples_per_s": "failed", "efficiency": None, **found}
-            row |= {name: result[name] for name in ("tokens", "num_devices")}
-            if "examples_per_s" in found:
-                each = found["examples_per_s"] / row["num_devices"]
-                first = fewest.setdefault((row["tokens"], variant), row | {"each": each})
-                if first["num_devices"] < row["num_devices"]:
-                    row["efficiency"] = each / first["each"]
-            rows.append(row)
-    return rows
 
 
 def summarize(
@@ -276,13 +241,13 @@ def summarize(
     step = STEPS["spans" if variant == "ours" or variant in PYTORCH else variant]
     if not step.own_encoder:
         read = dataclasses.replace(setting, shortest=1.0) if step.fills_rows else setting
-        tokens = int(step_tokens(read)) / seconds / setting.num_devices
+        tokens = int(step_tokens(read)) / seconds
         if peak and setting.dtype == "bfloat16":
-            mfu = step_flops(setting) / seconds / setting.num_devices / peak
+            mfu = step_flops(setting) / seconds / peak
     result: dict[str, Any] = {
         "rounds": own,
         "peak_mib": own["peak_mib"][-1],
-        "examples_per_s": setting.examples / seconds,
+        "examples_per_s": setting.rows / seconds,
         "tokens_per_s": tokens,
         "mfu": mfu,
     }

@@ -223,22 +223,17 @@ def views_of_run(
             if id in places:
                 moments[step] = ""
                 said.setdefault(step, {})[places[id]] = Said(view)
-    asked: dict[int, str] = {}
+    asked: dict[int, list[str]] = {}
     for name in checkpoints:
-        step = checkpoint_identity(run_dir, name)["number"]
-        if step is None:
-            continue
-        if step in asked:
-            asked[step] += f", {name}"
-            continue
-        asked[step] = name
-        said.setdefault(step, {}).update(_ask(run_dir, setting, source, name, batch_size))
+        if (step := checkpoint_identity(run_dir, name)["number"]) is not None:
+            asked.setdefault(step, []).append(name)
     if not asked:
         raise InputError(f"{run_dir}: expected a checkpoint {' or '.join(checkpoints)}, found none")
-    moments |= asked
-    name = label(setting.objective)
+    for step, (name, *_) in asked.items():
+        said.setdefault(step, {}).update(_ask(run_dir, setting, source, name, batch_size))
+    moments |= {step: ", ".join(names) for step, names in asked.items()}
     ordered = dict(sorted(moments.items()))
-    return RunViews(name, run_dir.absolute(), ordered, said)
+    return RunViews(label(setting.objective), run_dir.absolute(), ordered, said)
 
 
 def _ask(
@@ -283,19 +278,12 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
         task = task if task in tasks() else "spans"
         return task, task_type(task).QUESTIONS.open(folder)
     from hardem_jax.data.builders.read import open_build
-
-    build = open_build(folder)
-    if build.kind == "documents":
-        return build.kind, _documents(build, split or "dev")
-    kind = task_type(build.kind)
-    return build.kind, kind.QUESTIONS.open(build.folder, split or "dev")
-
-
-def _documents(build: Any, split: str) -> Any:
-    """The questions of a build of documents, which lack windows."""
     from hardem_jax.task.base import Questions
 
-    return Questions(
+    build, split = open_build(folder), split or "dev"
+    if build.kind != "documents":
+        return build.kind, task_type(build.kind).QUESTIONS.open(build.folder, split)
+    return build.kind, Questions(  # which lack windows
         questions=build.examples(split),
         left_out=_left_out(build, split),
         place=str(build.folder),

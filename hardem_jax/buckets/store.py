@@ -172,10 +172,7 @@ def _reason(error: BaseException) -> str:
 def _file_system(scheme: str) -> Any:
     """The client for a kind of bucket, which fsspec makes once a process."""
     try:
-        if scheme == "s3":
-            require_packages("buckets", "fsspec", "s3fs")
-        else:
-            require_packages("buckets", "fsspec", "gcsfs")
+        require_packages("buckets", "s3fs" if scheme == "s3" else "gcsfs")  # they need fsspec
     except ImportError as error:
         raise InputError(f"{scheme}://: {error}") from None
     for name in _CLIENTS:  # they report what is raised, with the request

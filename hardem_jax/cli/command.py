@@ -125,8 +125,10 @@ def _of_file(kind: type, file: Path) -> Any:
 @contextlib.contextmanager
 def on_this_disk(command: Any) -> Iterator[Any]:
     """The command with local folders for those in buckets; uploads what it has written."""
-    fields = dataclasses.fields(command) if dataclasses.is_dataclass(command) else ()
-    values = {field.name: getattr(command, field.name) for field in fields}
+    values = {
+        field.name: getattr(command, field.name)
+        for field in (dataclasses.fields(command) if dataclasses.is_dataclass(command) else ())
+    }
     # The flags that name a bucket, each with its path or paths.
     named = {
         name: value if isinstance(value, tuple) else (value,) for name, value in values.items()

@@ -164,7 +164,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         lost = [data.left_out[id] for id in ids[data.count :]]
         if data.scored:
             sizes = count_by_size(scores, data.set_sizes() or ())
-            of = {score: f"{count} questions" for score, count in sizes.items()} | task.SHARES
+            of = {score: f"{count} questions" for score, count in sizes.items()}
+            of |= task.SHARES
             every = {score: value for score, value in scores.items() if score not in of}
             some = {score: value for score, value in scores.items() if score in of}
             _print_table(f"{name}: {len(ids)} questions", every, {})

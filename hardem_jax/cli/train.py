@@ -322,12 +322,11 @@ class TrainCommand(Setting):
 
 def _check_out(out: Path) -> None:
     """Refuses a folder of something else, such as an encoder, whose files a run would replace."""
-    config = out / "config.json"
     # `Path.exists` raises an error for names that are too long, which training refuses later.
     if any(os.path.exists(out / name) for name in ("best", "last", METRICS_FILE)):
         return
-    if os.path.isfile(config):
-        content = read_json(config)
+    if os.path.isfile(out / "config.json"):
+        content = read_json(out / "config.json")
         if isinstance(content, dict) and "flags" in content:  # stopped before its first checkpoint
             return
     for name in ("config.json", "tokenizer.json", "meta.json", MANIFEST):

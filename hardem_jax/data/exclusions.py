@@ -20,6 +20,7 @@ EMPTY_DOCUMENT = "empty document"
 MISSING_EVIDENCE = "evidence file missing"
 SEVERAL_SPANS = "several answer spans required"
 IMPOSSIBLE = "marked impossible to answer"
+NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
 MISPLACED_MENTION = "annotated offset does not hold the answer"
 
 
@@ -103,11 +104,11 @@ class ExclusionCounts:
 
     def __str__(self) -> str:
         warnings = sum(map(len, self._warned.values()))
-        lines = [f"{_plural(self.total, 'example')} left out", *self._lines(self._excluded)]
+        lines = [f"{self.total} example{'s' * (self.total != 1)} left out"]
+        lines += self._lines(self._excluded)
         if warnings:
-            lines += [f"{_plural(warnings, 'warning')} on examples kept"]
-            lines += self._lines(self._warned)
-        return "\n".join(lines)
+            lines.append(f"{warnings} warning{'s' * (warnings != 1)} on examples kept")
+        return "\n".join([*lines, *self._lines(self._warned)])
 
     def one_line(self) -> str:
         """Like ``str``, but on one line, to append to an error message."""
@@ -140,13 +141,6 @@ def reasons(left_out: Iterable[tuple[str, str]], kept: Container[str]) -> dict[s
         if id not in kept:
             found.setdefault(id, reason)
     return found
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
 
 
 def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:

@@ -44,7 +44,7 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
     assert len(content["machine"]["load_average_after"]) == 3
     [result] = content["results"]
     ours, torch, compiled = (result["variants"][name] for name in train_step.VARIANTS)
-    assert result["libraries"]["torch threads"] >= 1
+    assert {"torch", "jax"} <= result["libraries"].keys()
     for measure in ("loss", "grad_norm"):
         mine, theirs = (row["without_dropout"][measure] for row in (ours, torch))
         assert len(mine) == 2 and mine[0] != mine[1]
@@ -72,30 +72,8 @@ def test_the_layout_of_a_step_changes_no_loss():
     for layout in (
         {"rows": 8, "packed_tokens": 40},
         {"rows": 8, "scan_layers": True},
-        {"rows": 2, "num_devices": 4, "packed_tokens": 24},
     ):
         np.testing.assert_allclose(losses(**layout), expected, rtol=1e-5, err_msg=str(layout))
-
-
-@pytest.mark.slow
-def test_scaling_is_measured_over_simulated_devices(capsys, tmp_path):
-    content, printed = run(
-        *(train_step, capsys, tmp_path / "out.json", "--device", "cpu"),
-        *("--num-devices", "1", "2", "--variants", "encoder", "--dtype", "bfloat16"),
-    )
-    assert content["device"]["device"] == "cpu" and "device: cpu" in printed
-    one, two = (result["variants"]["encoder"] for result in content["results"])
-    for result, devices in ((one, 1), (two, 2)):
-        tokens = 24 * result["examples_per_s"]
-        assert result["tokens_per_s"] == pytest.approx(tokens / devices)
-        assert result["mfu"] is None  # nobody says what a CPU can do
-    header, _, *rows = (tmp_path / "out.md").read_text().splitlines()
-    columns = [name.strip() for name in header.split("|")[1:-1]]
-    cells = [dict(zip(columns, row.split(" | "), strict=True)) for row in rows]
-    assert [row["devices"] for row in cells] == ["1", "2"]
-    efficiency = two["examples_per_s"] / one["examples_per_s"] / 2
-    assert cells[1]["scaling, %"] == f"{100 * efficiency:.0f}" and cells[0]["scaling, %"] == "-"
-    assert "MFU, %" not in columns
 
 
 @pytest.mark.slow

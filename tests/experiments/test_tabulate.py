@@ -70,17 +70,6 @@ def test_rows_are_named_after_the_run_that_they_start_from(contents):
     assert found == {"MML": [0, 1], "MML, contents of init_from.run 5f0c": [0, 1]}
 
 
-def test_seeds_that_start_now_from_one_run_and_now_from_their_own_are_refused():
-    runs = [finished(seed=seed, **begun(content)) for seed, content in enumerate("aab")]
-    expected = "expected seeds that all start from one run, or each from its own, found 2 starts"
-    with pytest.raises(InputError, match=expected):
-        rows(runs)
-    rows([*runs[1:], finished(**begun("a", run="other"))])
-    mixed = [*runs[:2], finished("Hard EM", seed=1, **begun("b"))]
-    with pytest.raises(InputError, match="seed 1: expected one start, found a and b"):
-        rows(mixed)
-
-
 def test_differences_are_over_the_seeds_that_both_have():
     mml = [finished(seed=seed) for seed in (0, 1, 2)]
     hard = [finished("Hard EM", seed=seed, share=0.9) for seed in (1, 2, 3)]

@@ -46,17 +46,12 @@ def uncompiled(
     return make_train_step(loss_fn, optimizer, schedule, accumulate=accumulate), optimizer
 
 
-def use_device(device: Literal["auto", Device], num_devices: int = 1) -> Device:
-    """Computes on this device, and nowhere else; returns it, or what "auto" stands for.
-
-    A CPU simulates several, if it is not in use yet.
-    """
+def use_device(device: Literal["auto", Device]) -> Device:
+    """Computes on this device, and nowhere else; returns it, or what "auto" stands for."""
     # Several processes may share the device, and its peak memory is to be read off.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if device != "auto":
         jax.config.update("jax_platforms", PLATFORMS[device])
-    if device == "cpu" and num_devices > 1:
-        jax.config.update("jax_num_cpu_devices", num_devices)
     try:
         found: Any = jax.default_backend()
     except RuntimeError as error:
@@ -68,23 +63,19 @@ def use_device(device: Literal["auto", Device], num_devices: int = 1) -> Device:
 
 def prepare_jax(setting: Setting) -> None:
     """Computes as the setting says."""
-    use_device(setting.device, setting.num_devices)
+    use_device(setting.device)
     # Float32 products in float32, also where the hardware would round its inputs.
     precision = "float32" if setting.dtype == "float32" else None
     jax.config.update("jax_default_matmul_precision", precision)
 
 
 def step_batch(setting: Setting) -> dict[str, np.ndarray]:
-    """The batch of a whole step: rows of all devices, packed or not."""
+    """The batch of a whole step, packed or not."""
     batch = STEPS[setting.task].batch(setting.batch_sizes)
     if setting.packed_tokens is not None:
-        lengths = np.split(batch["where"].sum(axis=1), setting.num_devices)
-        batch |= packing_arrays(
-            batch["where"],
-            num_devices=setting.num_devices,
-            num_rows=max(rows_needed(own, setting.packed_tokens) for own in lengths),
-            row_tokens=setting.packed_tokens,
-        )
+        where, length = batch["where"], setting.packed_tokens
+        fewest = rows_needed(where.sum(axis=1), length)
+        batch |= packing_arrays(where, num_devices=1, num_rows=fewest, row_tokens=length)
     return batch
 
 
@@ -106,7 +97,7 @@ class TrainingStep:
             encoder = load_encoder(folder, **computed, scan_layers=setting.scan_layers, **rates)
             model = task.model(encoder)
         graphdef, params = nnx.split(model, nnx.Param)
-        mesh = data_mesh(setting.num_devices)
+        mesh = data_mesh(1)
         step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
         self._state = init_state(params, optimizer, 0, mesh)
         self._step = compile_train_step(step, mesh, current_shardings(self._state))

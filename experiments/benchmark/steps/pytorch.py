@@ -82,7 +82,7 @@ class ReaderStep:
     """
 
     def __init__(self, setting: Setting, folder: Path, *, mode: str | None = None):
-        if setting.device == "tpu" or setting.num_devices > 1:
+        if setting.device == "tpu":
             raise InputError("PyTorch is measured on one CPU or GPU")
         torch.manual_seed(0)
         device = "cuda" if setting.device == "gpu" else "cpu"

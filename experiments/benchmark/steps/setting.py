@@ -101,7 +101,7 @@ class StepFlags:
     Attributes:
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.
-        rows: R of each device; the first half has mentions, the second half none, as in training.
+        rows: R; the first half has mentions, the second half none, as in training.
         shortest: length of the shortest row as a share of T; lengths are uniform from there to T.
         dropout: rate, of hidden units and of attention.
         attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
@@ -140,16 +140,14 @@ class Setting(StepFlags):
         tokens: T.
         solutions: Z, mentions in every row of the first half.
         task: a name of `STEPS`, such as "spans" of a reader or an "encoder" without a head.
-        num_devices: that share a step, each with its own rows.
     """
 
     tokens: int = 128
     solutions: int = 32
     task: Task = "spans"
-    num_devices: int = 1
 
     def __post_init__(self) -> None:
-        require(self, "layers", "solutions", "packed_tokens", "num_devices", at_least=1)
+        require(self, "layers", "solutions", "packed_tokens", at_least=1)
         if self.packed_tokens is not None and self.packed_tokens < self.tokens:
             raise InputError(
                 f"packed_tokens: expected at least {self.tokens} (tokens), found "
@@ -172,14 +170,8 @@ class Setting(StepFlags):
 
     @property
     def batch_sizes(self) -> BatchSizes:
-        """Of the rows of all devices."""
         vocabulary = self.sizes.vocabulary
-        return BatchSizes(self.examples, self.tokens, self.solutions, vocabulary, self.shortest)
-
-    @property
-    def examples(self) -> int:
-        """Rows of a whole step."""
-        return self.rows * self.num_devices
+        return BatchSizes(self.rows, self.tokens, self.solutions, vocabulary, self.shortest)
 
     @property
     def dropout_rates(self) -> dict[str, Any]:
@@ -198,7 +190,7 @@ def step_flops(setting: Setting, *, padding: bool = True) -> float:
         >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
         '5.21 TFLOP'
     """
-    lengths = [setting.tokens] * setting.examples if padding else _lengths(setting).tolist()
+    lengths = [setting.tokens] * setting.rows if padding else _lengths(setting).tolist()
     return float(3 * sum(_text_flops(setting.sizes, tokens) for tokens in lengths))
 
 

@@ -135,18 +135,10 @@ def find_device(device: Literal["auto", Device]) -> dict[str, Any]:
     return {"device": found, "kind": one.device_kind, "peak_flops_per_s": peak_flops([one])}
 
 
-def libraries(device: str) -> dict[str, Any]:
-    """Versions, threads and devices of what the process has loaded."""
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
-    names = ("torch", "transformers") if torch else ("jax", "jaxlib", "flax")
-    about: dict[str, Any] = {name: importlib.metadata.version(name) for name in names}
-    if torch:
-        about["torch threads"] = torch.get_num_threads()
-        if device == "gpu":
-            about["torch device"] = torch.cuda.get_device_name()
-    elif jax:
-        about["jax device"] = jax.devices()[0].device_kind
-    return about
+def libraries() -> dict[str, str]:
+    """Versions of what the process has loaded."""
+    names = ("torch", "transformers") if "torch" in sys.modules else ("jax", "jaxlib", "flax")
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 def make(variant: str, setting: Setting, folder: Path) -> Any:
