@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import dataclasses
-import errno
 import inspect
 import io
 import os
@@ -19,7 +18,7 @@ from typing import Any, NoReturn, get_type_hints
 import tyro
 
 from hardem_jax.buckets.names import address, shown
-from hardem_jax.data.files import read_json
+from hardem_jax.data.files import CANNOT_WRITE, read_json
 from hardem_jax.errors import TERMINATION, InputError, Stopped, one_line
 from hardem_jax.extras import MissingPackageError
 from hardem_jax.settings import from_json
@@ -31,11 +30,6 @@ _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
 # An indented command line in a docstring. Python has joined the lines that it continues on.
 _TYPED = re.compile(r"^    \S.*$", re.MULTILINE)
 _CONTINUED = re.compile(r"(?<=\S) {4,}")
-# Refusals of the machine that a person can act on; other system errors are defects.
-_REFUSALS = {
-    getattr(errno, name)
-    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO")
-}
 
 #: Flags that may name a bucket: what is read, the run that is read (and gets files, such as
 #: scores), the run that another one starts from, what is written.
@@ -202,7 +196,7 @@ def exit_with_one_line():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(128 + signal.SIGPIPE) from None
         except OSError as error:
-            if error.errno not in _REFUSALS:
+            if error.errno not in CANNOT_WRITE:  # a defect
                 raise
             named = "" if error.filename is None else f"{error.filename}: "
             _exit(f"{named}{error.strerror}", 1)

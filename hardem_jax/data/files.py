@@ -74,8 +74,8 @@ def new_file(file: Path) -> Iterator[Path]:
         (work / "new").replace(file)
 
 
-#: Error numbers caused by the disk, permissions or the file name.
-_CANNOT_WRITE = (
+#: Error numbers caused by the disk, permissions or the file name, on which a person can act.
+CANNOT_WRITE = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES),
     *(errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EEXIST),
 )
@@ -88,7 +88,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # Numpy's error for a full disk has no errno.
-        if error.errno not in _CANNOT_WRITE and "requested and" not in str(error):
+        if error.errno not in CANNOT_WRITE and "requested and" not in str(error):
             raise
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
