@@ -100,13 +100,6 @@ def test_the_table_has_intervals_where_there_are_scores_of_questions():
     assert "over seeds and questions" in " ".join(shown(table(summary, found, 3)).split())
 
 
-def test_the_table_has_the_scores_that_only_some_objectives_have():
-    summary = summarize({"First-only": [{"em": 0.0}], "MML": [{"em": 50.0, "right": 80.0}]})
-    rendered = shown(table(summary, {name: {} for name in summary}, 1))
-    rows = [[x.strip() for x in y.split("│")] for y in rendered.splitlines() if "│" in y]
-    assert [row[1:4] for row in rows] == [["em", "0.0", "50.0"], ["right", "-", "80.0"]]
-
-
 def test_of_a_single_seed_the_table_says_what_intervals_are_over():
     runs = {"MML": BY_QUESTION["MML"][:1]}
     rendered = shown(table({"MML": {"em": (50.0, 0.0), "hit@1": (7.0, 0.0)}}, intervals(runs), 1))

@@ -246,19 +246,6 @@ def test_an_upload_that_fails_ends_the_command_in_one_line(in_memory, monkeypatc
         assert not run.exists()
 
 
-def test_a_slash_at_the_end_makes_no_other_address(bucket):
-    with mirror(bucket + "/run") as run:
-        write(run, config="c")
-    assert contents(copy(bucket + "/run/")) == {"config": "c"}
-    with mirror(bucket + "/run/") as run:
-        assert contents(run) == {"config": "c"}
-        write(run, metrics="m")
-    assert set(Folder(bucket).listing()) == {"run/config", "run/metrics"}
-    alone = "/".join(bucket.split("/")[:3])
-    with pytest.raises(InputError, match="found the bucket itself"), mirror(alone + "/"):
-        pass
-
-
 @pytest.mark.parametrize("name", ["../../out", "a/../../out", "a//b", "./a"])
 def test_no_object_is_written_outside_of_the_copy(in_memory, monkeypatch, name):
     folder = Folder(in_memory)

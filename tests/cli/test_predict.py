@@ -3,7 +3,6 @@
 import io
 
 import pytest
-from rich.console import Console
 
 from hardem_jax.cli.predict import asked
 from hardem_jax.errors import InputError
@@ -24,13 +23,6 @@ def test_a_pipe_is_read_to_its_end_and_typed_questions_end_with_a_blank_line(mon
     assert capsys.readouterr().out == ""
     assert list(given(monkeypatch, CONTENT, typed=True)) == ["Who?", "What, José?"]
     assert capsys.readouterr().out == "question: " * 3
-
-
-@pytest.mark.parametrize(("typed", "shown"), [(False, "Who?\nWhat, José?\nHow?\n"), (True, "")])
-def test_only_piped_questions_are_repeated(monkeypatch, typed, shown):
-    echo = Console(file=io.StringIO())
-    list(given(monkeypatch, CONTENT, typed=typed, echo=echo))
-    assert echo.file.getvalue() == shown
 
 
 def test_a_question_that_is_no_text_is_refused(monkeypatch):

@@ -104,13 +104,3 @@ def test_the_first_half_of_a_surrogate_pair_needs_the_second(escapes, whole, bef
     else:
         with pytest.raises(InputError, match="after 0 entries: .*half a surrogate pair"):
             read(tmp_path, text)
-
-
-@pytest.mark.parametrize("reader", ["items", "entries", "contexts"])
-def test_a_number_of_many_digits_is_refused(reader, tmp_path):
-    """The parser ends the process on more than 4,300 where it makes integers of them."""
-    file = tmp_path / "a.json"
-    number = "1" * 5000
-    file.write_text(f"[{number}]" if reader == "contexts" else f'{{"a": {number}}}')
-    with pytest.raises(InputError, match="a.json"):
-        READERS[reader](file)

@@ -1,7 +1,6 @@
 """Files and folders that hold records: checked before work, complete or absent after it."""
 
 import dataclasses
-import os
 import resource
 
 import numpy as np
@@ -123,16 +122,6 @@ def test_a_foreign_partial_folder_is_not_removed(tmp_path):
     with pytest.raises(InputError, match="out.partial: expected a folder left by a killed run"):
         write(tmp_path / "out")
     assert set(contents(tmp_path)) == {"out.partial/film.mkv"}
-
-
-def test_two_processes_do_not_write_one_folder(tmp_path):
-    with new_folder(tmp_path / "out", format=FORMAT) as new:
-        with pytest.raises(InputError, match=f"out.partial: in use by process {os.getpid()} on"):
-            write(tmp_path / "out")
-        (new / "data.txt").write_text("first")
-        write_json(new / "meta.json", {"format": FORMAT})
-    assert contents(tmp_path / "out")["data.txt"] == b"first"
-    assert not (tmp_path / "out.partial").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from tokenizers import models, processors
 
 from hardem_jax.data.tokenizer import PairTemplate, Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.words import split_words
 from tests.tiny import roberta_tokenizer
 
 # Blanks of every kind, characters of one to four bytes, combining marks, special tokens.
@@ -64,18 +63,6 @@ def test_a_byte_level_vocabulary_with_its_merges_is_enough(tmp_path, prefix):
     transformers = pytest.importorskip("transformers")
     hub = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert ours.ids.tolist() == hub(text, add_special_tokens=False)["input_ids"]
-
-
-def test_merges_without_their_vocabulary_are_one_line(tmp_path):
-    roberta_tokenizer().model.save(str(tmp_path))
-    vocabulary = json.loads((tmp_path / "vocab.json").read_text())
-    broken = {token: i for token, i in vocabulary.items() if token != "</s>"}
-    (tmp_path / "vocab.json").write_text(json.dumps(broken))
-    with pytest.raises(InputError, match=r"merges.txt: expected a RoBERTa vocabulary, .* </s> in"):
-        load_tokenizer(tmp_path)
-    (tmp_path / "vocab.json").unlink()
-    with pytest.raises(InputError, match="merges.txt: expected vocab.json in the same folder"):
-        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,21 +167,6 @@ def test_the_text_of_any_span_is_what_its_tokens_say(kind, text, data):
         last += 1
     said = BYTE_LEVEL[kind].decode(pieces.ids[first : last + 1].tolist(), skip_special_tokens=False)
     assert text[starts[first] : ends[last]] == said.strip()
-
-
-@pytest.mark.parametrize("kind", BYTE_LEVEL)
-@given(text=TEXTS)
-def test_words_lie_in_the_tokens_that_cover_them(kind, text):
-    """As `make_windows` finds the tokens of a mention."""
-    pieces = Tokenizer(BYTE_LEVEL[kind]).encode([text])[0]
-    for start, end in split_words(text).spans:
-        first = np.searchsorted(pieces.offsets[:, 1], start, side="right")
-        last = np.searchsorted(pieces.offsets[:, 0], end, side="left") - 1
-        assert first <= last
-        covered = slice(pieces.offsets[first, 0], pieces.offsets[last, 1])
-        assert covered.start <= start < end <= covered.stop
-        # Without its outermost tokens something of the word would be missing.
-        assert pieces.offsets[first, 1] > start and pieces.offsets[last, 0] < end
 
 
 def written_for_transformers(tokenizer, folder, *, token_types=True):

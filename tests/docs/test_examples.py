@@ -5,22 +5,16 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 from docs.examples.sentences import __main__ as sentences
-from docs.examples.sentences.config import SentenceModelConfig
 from docs.examples.sentences.task import (
     SentenceDistribution,
-    SentenceModel,
-    SentenceQuestion,
     SentenceQuestions,
 )
 from tests.commands import call, evaluation
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import run_shell
 from tests.tiny import write_checkpoint, write_squad_layout
-
-QUESTION = SentenceQuestion("q", "who lives in Rome?", ["Bo saw Al.", "Al lives in Rome."], [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -45,20 +39,6 @@ def test_sentences_have_a_probability_that_adds_up_to_1():
     scores = jnp.array([[1.0, 2.0, -jnp.inf], [0.0, 0.0, 0.0]])
     log_probs = SentenceDistribution(scores).log_prob(jnp.tile(jnp.arange(3), (2, 1)))
     np.testing.assert_allclose(jnp.exp(log_probs).sum(axis=-1), 1, rtol=1e-6)
-
-
-def test_a_question_is_read_alike_in_any_batch():
-    model = SentenceModel.start(SentenceModelConfig(64, 8), None, seed=0)
-    alone = SentenceQuestions(questions=[QUESTION])
-    longer = SentenceQuestion("p", "who is it?", ["Al.", "Bo.", "Cyd.", "Dov and Eve."], [2])
-    both = SentenceQuestions(questions=[QUESTION, longer])
-    found = []
-    for data, rows, length in ((alone, [QUESTION], 4), (both, [QUESTION, longer, None], 9)):
-        batch = model.pad(model.inputs(data), 2)(rows, length)
-        module = nnx.merge(model.graphdef, model.params)
-        found.append(module(batch).log_prob(batch["solutions"])[0])
-    np.testing.assert_allclose(*found, rtol=1e-6)
-    assert np.isfinite(found).all()
 
 
 def test_z_is_every_sentence_with_the_answer(tmp_path):

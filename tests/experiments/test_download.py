@@ -202,14 +202,6 @@ def test_a_file_that_differs_from_what_was_recorded_is_downloaded_again(toy, tmp
     assert file.read_text() == "[1]"
 
 
-def test_an_unknown_data_set_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(InputError, match="expected some of triviaqa, .*, found bert"):
-        Download(("wikisql", "bert"), tmp_path / "out").run()
-    with pytest.raises(InputError, match="found none"):
-        Download((), tmp_path / "out").run()
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_catalogue_is_complete(name):
     dataset = DATASETS[name]

@@ -236,26 +236,6 @@ def test_steps_keys_filters_and_comparison(spans, show):
     assert count() == sum(size <= 1 for size in sizes)
 
 
-def test_the_keyboard_keeps_its_place(spans, show):
-    run = views(source := opened(spans), [10, 20, 30], correct=[True, False, True])
-    tab = show(page(record(source, [run], most=100)))
-    focus = "document.activeElement.dataset.focus"
-    assert tab.locator("[data-focus=after]").is_disabled()
-    tab.locator("[data-focus=before]").focus()
-    tab.keyboard.press("Enter")
-    assert "step 20" in tab.locator("output").inner_text() and tab.evaluate(focus) == "before"
-    tab.keyboard.press("Enter")
-    assert "step 10" in tab.locator("output").inner_text() and tab.evaluate(focus) == "step"
-    tab.locator(".list tbody tr").first.focus()
-    tab.keyboard.press("Enter")
-    tab.evaluate("document.querySelector('#question').style.height = '60px'")
-    scroll = "document.querySelector('#question').scrollTop"
-    tab.evaluate(f"{scroll} = 40")
-    tab.keyboard.press("s")
-    assert tab.locator(".list tr.hot").count() == 1 and tab.evaluate(scroll) == 40
-    assert tab.evaluate(focus).startswith("z ")
-
-
 def test_runs_of_one_name_are_told_apart(spans):
     source = opened(spans)
     run = views(source, [30], correct=[True, False, True])

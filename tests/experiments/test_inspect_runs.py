@@ -135,14 +135,3 @@ def test_runs_read_the_documents_of_a_build(compared, tmp_path, capsys):
         assert ours == theirs
     new = tmp_path / "new.html"
     assert "split" in refused(capsys, run, "--data", built, "--out", new)  # it has no "dev"
-
-
-@pytest.mark.slow
-def test_a_run_finds_relative_data_again(compared, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = compared / "runs" / "mml-0"
-    assert json.loads((run / "config.json").read_text())["flags"]["dev"] == "data"
-    assert len(block(written(run, tmp_path, "--count", 3), "all")) == 3
-    shutil.copytree(run, tmp_path / "elsewhere" / "mml")
-    line = refused(capsys, tmp_path / "elsewhere" / "mml", "--out", tmp_path / "new.html")
-    assert "data" in line and line.endswith("--data names the data of a run that lie elsewhere now")

@@ -50,15 +50,6 @@ def test_the_grid_has_as_many_runs_as_its_description_says():
     assert new == [16, 12, 12, 12, 12, 12]
 
 
-def test_runs_go_seed_by_seed_and_the_objectives_of_a_regime_together():
-    regimes = Regimes(maps=("size-noise",), seeds=(5, 3), objectives=("mml", "hard-em"))
-    runs = regimes.runs()
-    assert len({identity(run.named()) for run in runs}) == len(runs) == 16 * 2 * 2
-    assert [run.seed for run in runs] == [5] * 32 + [3] * 32
-    assert all(a.knobs == b.knobs for a, b in zip(runs[::2], runs[1::2], strict=True))
-    assert json.loads(json.dumps(runs[0].named())) == runs[0].named()
-
-
 def test_a_line_that_a_kill_cut_off_is_neither_lost_nor_repeated(tmp_path, monkeypatch):
     file, made = tmp_path / command.RUNS_FILE, []
 

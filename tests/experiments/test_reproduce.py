@@ -66,16 +66,6 @@ def test_hours_follow_from_the_tokens():
     assert "estimated" in text
 
 
-@pytest.mark.parametrize(("table", "times"), [("table4", 400), ("figure3", 80)])
-def test_hours_follow_what_is_overridden(table, times, tmp_path):
-    given = ("", "--loop.num-steps 500 --batches.batch-size=5")
-    whole, small = (
-        Reproduce(table=table, tasks=("wikisql",), out=tmp_path, compare=flags).stages()
-        for flags in given
-    )
-    assert sum(stage.tokens for stage in whole) == times * sum(stage.tokens for stage in small) > 0
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -30,14 +30,6 @@ def test_a_subset_has_the_nearest_mean_of_all_runs_of_neighbours(seed):
         assert abs(sizes[found].mean() - target) == pytest.approx(nearest)
 
 
-def test_only_questions_of_equal_size_are_drawn():
-    sizes = np.array([5, 3, 3, 3, 3, 3, 1, 9])
-    drawn = {tuple(neighbours(sizes, 3, 2, seed=seed)) for seed in range(20)}
-    assert len(drawn) > 3 and all(set(sizes[[*pair]]) == {3} for pair in drawn)
-    assert tuple(neighbours(sizes, 3, 2, seed=4)) == tuple(neighbours(sizes, 3, 2, seed=4))
-    assert {tuple(neighbours(sizes, 7, 2, seed=seed)) for seed in range(20)} == {(0, 7)}
-
-
 def test_the_largest_subset_whose_mean_reaches_the_target():
     rng = np.random.default_rng(0)
     sizes = rng.zipf(1.6, 200).clip(max=4000)

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import numpy as np
-import pytest
 
 from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
 from hardem_jax.cli.command import run_command
@@ -64,21 +63,3 @@ def test_rows_are_those_of_the_questions(tmp_path, capsys):
         assert len(found) == questions and rows[str(folder)] == expected(0, found)
     assert rows["paper: DROP, numbers, train"] == ["", "46973", "", "8.2", "3", ""]
     assert rows["paper: WikiSQL, train"][3:5] == ["346.1", "5"]
-
-
-@pytest.mark.parametrize(
-    ("folders", "line"),
-    [
-        ([], "data: expected at least one folder, found none"),
-        (["nowhere"], "nowhere: expected one complete build"),
-        (["other"], "other: expected format spans 6, found tables 3"),
-    ],
-)
-def test_what_has_no_sizes_is_one_line(folders, line, tmp_path, capsys):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/meta.json").write_text('{"format": "tables 3"}')
-    with pytest.raises(SystemExit) as stop:
-        tabulate(capsys, *(tmp_path / name for name in folders))
-    assert stop.value.code == 2
-    [printed] = capsys.readouterr().err.strip().splitlines()
-    assert line in printed

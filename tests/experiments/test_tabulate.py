@@ -94,17 +94,6 @@ def test_runs_scored_on_other_questions_are_not_compared():
         table(rows(runs), ["em"], against="MML")
 
 
-def test_the_same_questions_under_other_rules_are_compared():
-    dev = "contents of dev"
-    first = finished(**{dev: '{"content": "a", "rules": {"cap": 4}}'})
-    second = finished(**{dev: '{"content": "b", "rules": {"cap": 8}}'})
-    runs = rows([first, second, dataclasses.replace(first, seed=1), finished("Hard EM")])
-    [line] = [x for x in table(runs, ["em"], against="MML").splitlines() if "rules.cap 8" in x]
-    assert "| - |" not in line
-    with pytest.raises(InputError, match="dev_questions, found 9 and 5"):
-        table(rows([finished(dev_questions="5"), finished("A", dev_questions="9")]), (), "MML")
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs", "named"),
     [
@@ -136,19 +125,6 @@ def test_other_questions_are_not_compared_whatever_the_rules(ours, theirs, named
         runs.append(finished(objective, **{"contents of dev": json.dumps(dev)}))
     with pytest.raises(InputError, match=f"expected the same {named}"):
         table(rows(runs), (), "MML")
-
-
-def test_two_runs_of_one_name_and_seed_are_refused_unless_they_are_the_same():
-    """Such as those with other encoders, in folders of one name."""
-    first = finished(**{"model.encoder": "/models/bert/model"})
-    other = finished(**{"model.encoder": "/models/minilm/model"})
-    read = [
-        dataclasses.replace(run, settings=json.loads(run.line())["settings"])
-        for run in (first, other)
-    ]
-    assert rows([read[0], read[0]])["MML"] == {0: read[0]}
-    with pytest.raises(InputError, match="MML: expected one run with seed 0, found two with other"):
-        rows(read)
 
 
 def test_what_cannot_be_tabulated_is_refused(tmp_path):

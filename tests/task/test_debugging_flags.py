@@ -24,7 +24,6 @@ from hardem_jax.training.state import current_shardings, init_state, recall
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow
 from tests.queries.test_search import Tables, executor
-from tests.tables import test_learned_rewards as learned_rewards
 from tests.task.test_loss_in_parts import SOLUTIONS, SPACE, WHERE, Model
 from tests.task.toy import TASKS, make_bert
 
@@ -154,11 +153,3 @@ def test_objectives_that_search(kind, mode):
     memory = objective.remembers(ROW_WIDTH).items()
     memory = {name: np.repeat(x[None], ROWS, 0) for name, x in memory}
     run(mode, make_search_loss(graphdef, objective, executor().space), params, batch, memory)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES[:-1])  # the loss contains a gradient
-def test_a_learned_reward(mode):
-    model, batch = learned_rewards.parser(), learned_rewards.batch_of()
-    memory = batch.pop("memory")
-    run(mode, learned_rewards.loss_of(model), model.params, batch, memory)

@@ -164,19 +164,23 @@ def test_taggings_of_packed_windows_are_those_of_padded_ones(both):
     assert_same(padded, packed)
 
 
-def test_equations_of_packed_questions_are_those_of_padded_ones(both):
-    rules = EquationRules(special_numbers=False, question_numbers=False, percent="term")
+RULES = EquationRules(special_numbers=False, question_numbers=False, percent="term")
+
+
+def numeric(passages, asked):
     gold = {"number": "5", "date": {"day": "", "month": "", "year": ""}, "spans": []}
-    questions = [
+    return [
         numeric_question(
-            NumericExample(
-                f"q{i}", "p", f"{i + 5} ran. " + f"Bo met {i}. " * (i % 4 + 1), "Who?", 5.0, (gold,)
-            ),
-            NumberConfig(),
-            rules,
+            NumericExample(f"q{i}", f"p{i}", passage, asked, 5.0, (gold,)), NumberConfig(), RULES
         )
-        for i in range(11)
+        for i, passage in enumerate(passages)
     ]
+
+
+def test_equations_of_packed_questions_are_those_of_padded_ones(both):
+    rules = RULES
+    passages = (f"{i + 5} ran. " + f"Bo met {i}. " * (i % 4 + 1) for i in range(11))
+    questions = numeric(passages, "Who?")
     tokenizer = Tokenizer(roberta_tokenizer())
     inputs = TaggerInputs(questions, tokenizer, max_tokens=60, max_question_tokens=6)
     padded, packed = both(
@@ -206,17 +210,9 @@ def started(task, config, data, dev, *, bucket, packed):
 @pytest.mark.parametrize("packed", [None, PACKED])
 def test_a_tagger_cuts_its_inputs_to_what_the_encoder_reads(tmp_path, packed):
     bert = str(write_checkpoint(tmp_path / "bert", positions=32))
-    rules = EquationRules(special_numbers=False, question_numbers=False, percent="term")
-    gold = {"number": "5", "date": {"day": "", "month": "", "year": ""}, "spans": []}
-    passage = "5 yards . " + "ada met bo . " * 12 + "then {} yards ."
-    questions = [
-        numeric_question(
-            NumericExample(f"q{i}", f"p{i}", passage.format(i), "how many ?", 5.0, (gold,)),
-            NumberConfig(),
-            rules,
-        )
-        for i in range(4)
-    ]
+    rules = RULES
+    passages = ("5 yards . " + "ada met bo . " * 12 + f"then {i} yards ." for i in range(4))
+    questions = numeric(passages, "how many ?")
     data = NumericQuestions(questions=questions, rules=rules)
     task = EquationTask(EquationInference(batch_size=4, packed_tokens=packed), rules)
     config = TaggerConfig(encoder=bert, max_tokens=PACKED, max_question_tokens=10)

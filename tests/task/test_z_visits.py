@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
 
@@ -13,10 +12,8 @@ from hardem_jax import MML
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.task.base import first_memory, visit_metrics
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import Mean
-from hardem_jax.training.state import current_shardings, init_state, recall, remember
-from hardem_jax.training.step import compile_train_step, make_train_step
+from hardem_jax.training.state import recall, remember
 from tests.task.toy import NUM_SOLUTIONS, TASKS, make_bert
 
 Z = 5
@@ -155,31 +152,3 @@ def test_no_gradient_depends_on_the_true_z_or_the_memory(task, latent):
     assert (
         found[0][0][1]["z_true_rank"].total != found[NUM_SOLUTIONS - 1][0][1]["z_true_rank"].total
     )
-
-
-def trained(task, devices, latent=None, steps=2):
-    """Memory and metrics after some steps on the same batch, whose last row is padding."""
-    _, params = start(task)
-    mesh, optimizer = data_mesh(devices), optax.sgd(10.0)
-    memory = first_memory(20)
-    state = init_state(params, optimizer, seed=0, mesh=mesh, memory=memory)
-    step = make_train_step(loss_of(task, latent), optimizer)
-    step = compile_train_step(step, mesh, current_shardings(state))
-    batch = with_true(batch_of(task), 1)
-    batch["item"][-1] = -1
-    batch["solutions_where"][-1] = False
-    history = []
-    for _ in range(steps):
-        state, metrics = step(state, place_batch(batch, mesh))
-        history.append(jax.device_get(metrics))
-    return np.asarray(state.memory["best_z"]), history, batch
-
-
-@pytest.mark.slow
-def test_groups_remember_in_the_row_of_the_window_with_the_best_mention():
-    best, history, batch = trained("spans", 1, "question", steps=1)
-    rows = best[batch["item"].reshape(4, 4)[:, :3]]  # the last group's items are all real
-    has_z = batch["solutions_where"].reshape(4, 4, -1)[:, :3].any(axis=(1, 2))
-    assert history[0]["z_true_rank"].count > 0
-    np.testing.assert_array_equal((rows >= 0).sum(axis=1), has_z)
-    np.testing.assert_array_equal((rows == -2).sum(axis=1), 2 * has_z)

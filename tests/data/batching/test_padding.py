@@ -12,7 +12,6 @@ from hardem_jax.data.batching.plans import (
     TrainingPlan,
     evaluation_batches,
     example_batches,
-    rows_needed,
     training_batches,
 )
 from hardem_jax.documents.inputs import pad_windows
@@ -137,23 +136,6 @@ def test_too_little_data_and_too_long_windows_are_named():
         plan(packed_tokens=70, accumulate=2, num_devices=4)
     with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
         plan(accumulate=3)
-
-
-@pytest.mark.parametrize(
-    ("num_negatives", "parts"),
-    [(0, {}), (500, {}), (0, {"num_devices": 4}), (0, {"num_devices": 2, "accumulate": 2})],
-)
-def test_packed_rows_suffice_and_are_rounded_up_by_a_sixteenth_at_most(num_negatives, parts):
-    config = {"buckets": (64,), "packed_tokens": 64, "batch_size": 1000} | parts
-    steps = plan(5000, num_negatives, num_steps=20, **config)
-    lengths = sizes(5000, num_negatives)[:, 0]
-    found = set()
-    for step in steps:
-        own = lengths[step.items].reshape(4 if parts else 1, -1)
-        needed = max(rows_needed(part, 64) for part in own)
-        assert needed <= step.packed_rows <= needed * 17 / 16
-        found.add(step.packed_rows)
-    assert len(found) <= 4
 
 
 WINDOWS = [window(i, length=6 + i % 20) for i in range(20)]

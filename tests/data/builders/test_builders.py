@@ -20,7 +20,6 @@ from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.errors import InputError
-from hardem_jax.locks import locked
 from hardem_jax.queries.records import QuerySolver, to_query_question
 from hardem_jax.queries.solutions.enumeration import Table
 from hardem_jax.tables.examples import TableQuestion
@@ -200,16 +199,6 @@ def test_every_damaged_file_is_named(root, tmp_path):
                 builders.open_build(folder)
             assert str(refused.value).startswith(str(folder / name)), (name, kind)
             (folder / name).write_bytes(content)
-
-
-def test_two_processes_do_not_build_one_data_set(root, tmp_path):
-    builder = inputs.make("drop", root, tmp_path)
-    folder = Path(builder.data_dir).parent
-    folder.mkdir(parents=True)
-    with locked(folder), pytest.raises(InputError, match=f"in use by process {os.getpid()} on"):
-        builder.download_and_prepare()
-    builder.download_and_prepare()
-    assert builders.open_build(tmp_path).folder == Path(builder.data_dir)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(root, tmp_path):

@@ -208,27 +208,6 @@ def test_a_drawn_solution_comes_first_and_the_others_keep_their_order(tmp_path, 
     assert sorted(again[0].tolist()) == sorted(files.questions[0].queries.tolist())
 
 
-def test_a_question_without_a_query_says_which_text_no_cell_has(tmp_path):
-    asked = {
-        "strict": ask("q", "Who has 7?", "7"),
-        "name": ask("q", "Who has 7?", "Zoe", match="cells"),
-        "sum": ask("q", "Who has 7?", "12345", match="cells"),
-        "there": ask("q", "Who?", "Ann", match="cells"),
-        "loose": ask("q", "Who?", "Zoe", match="denotation"),
-    }
-    asked = [dataclasses.replace(question, id=id) for id, question in asked.items()]
-    rules = SqlRules(max_conditions=0)
-    solved = ask("solved", "How many?", "3", match="cells")
-
-    def report(*questions):
-        split = tables(tmp_path, [*questions, solved], name="train", rules=rules)
-        return builders.open_build(split.folder).meta["splits"]["train"]["report"][1]
-
-    none = "no cell is the text"
-    assert report(*asked[:2]) == f"  {NO_QUERY}: 2 (strict: {none} '7', name: {none} 'Zoe')"
-    assert report(*asked[2:]) == f"  {NO_QUERY}: 3 (sum, there, loose)"
-
-
 def test_what_the_cap_cuts_is_counted(tmp_path):
     whole = tables(tmp_path, QUESTIONS)
     cut = tables(tmp_path, QUESTIONS, rules=SqlRules(aggregates_on_text=True, cap=2))
