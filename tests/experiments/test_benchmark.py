@@ -108,8 +108,8 @@ def test_every_head_is_measured_within_the_minutes(capsys, tmp_path, monkeypatch
 @pytest.mark.parametrize("task", STEPS)
 def test_every_task_has_a_step(task):
     """Of its registry's module: random solutions have mass, and every loss a gradient."""
-    sizes = {"rows": 2, "tokens": 32, "solutions": 4, "shortest": 0.5}
-    [(loss, norm)] = TrainingStep(Setting("tiny", 1, task=task, **sizes)).run(1)
+    sizes = {"rows": 4, "tokens": 48, "solutions": 6, "shortest": 0.5}
+    [(loss, norm)] = TrainingStep(Setting("tiny", 2, task=task, **sizes)).run(1)
     assert np.isfinite(loss) and 0 < norm < np.inf
     if task == "encoder":  # normalised units, at padding too
         assert loss == pytest.approx(1, rel=0.1)
