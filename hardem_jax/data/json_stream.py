@@ -162,11 +162,13 @@ def long_csv_fields() -> Iterator[None]:
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (index, object) for the list under the top-level `key` of one large JSON object."""
     count = 0
-    with json_errors(path, lambda: f"{count} items of {key!r}"):
-        for count, item in enumerate(ijson.items(json_events(path), f"{key}.item"), start=1):
-            yield count - 1, _object(item, f"{path}: item {count - 1} of {key!r}")
+    try:
+        with json_errors(path, lambda: f"{count} items of {key!r}"):
+            for count, item in enumerate(ijson.items(json_events(path), f"{key}.item"), start=1):
+                yield count - 1, _object(item, f"{path}: item {count - 1} of {key!r}")
+    finally:
         if count == 0:
-            _require_list(path, key)
+            _require_list(path, key)  # raises a more specific error
 
 
 def first_list(path: PathLike) -> str:
@@ -197,14 +199,18 @@ def _require_list(path: PathLike, key: str) -> None:
     """Raises a specific `InputError` if `path` has no list under the top-level `key`."""
     expected = f"an object with a list under {key!r}"
     keys: list[str] = []
-    for prefix, event, value in json_events(path):
-        if not prefix and event == "map_key":
-            keys.append(value)
-        elif prefix == key and event == "start_array":
-            return
-        elif event in _EVENTS and (prefix == key or (not prefix and event != "start_map")):
-            under = " under it" if prefix else ""
-            raise InputError(f"{path}: expected {expected}, found {_EVENTS[event]}{under}")
+    try:
+        for prefix, event, value in json_events(path):
+            if not prefix and event == "map_key":
+                keys.append(value)
+            elif prefix == key and event == "start_array":
+                return
+            elif event in _EVENTS and (prefix == key or (not prefix and event != "start_map")):
+                under = " under it" if prefix else ""
+                raise InputError(f"{path}: expected {expected}, found {_EVENTS[event]}{under}")
+    except (ijson.JSONError, UnicodeDecodeError):
+        if not keys:
+            return  # broken from the start, which the caller reports
     raise lacks(keys, expected, str(path))
 
 
