@@ -162,7 +162,7 @@ def _place_of(run_dir: Path, setting: TrainCommand) -> Path:
 
 def _cut(run_dir: Path, folder: Path, split: str, count: int, scratch: Path) -> Any:
     """The documents of a build in windows, as a run reads them."""
-    from hardem_jax.data.builders.read import open_build
+    from hardem_jax.data.built import open_build
     from hardem_jax.documents.questions import ReadingQuestions
     from hardem_jax.spans.task import SpanTask
 
@@ -198,7 +198,7 @@ def _lacking(folder: Path, split: str, count: int) -> tuple[dict[str, str], dict
 
     Texts are those of the first ``count`` questions.
     """
-    from hardem_jax.data.builders.read import open_build
+    from hardem_jax.data.built import open_build
 
     build = open_build(folder)
     left_out = _left_out(build, split)
@@ -277,7 +277,7 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
         task = str(read_json_object(folder / "meta.json").get("format")).partition(" ")[0]
         task = task if task in tasks() else "spans"
         return task, task_type(task).QUESTIONS.open(folder)
-    from hardem_jax.data.builders.read import open_build
+    from hardem_jax.data.built import open_build
     from hardem_jax.task.base import Questions
 
     build, split = open_build(folder), split or "dev"

@@ -159,7 +159,7 @@ class EvaluateOnBuild(EvaluateCommand):
         return task_type(self.TASK).QUESTIONS.open(self.data, self.split)
 
     def split_and_digest(self) -> tuple[str, str]:
-        from hardem_jax.data.builders.read import open_build
+        from hardem_jax.data.built import open_build
 
         build = open_build(self.data)
         build.check_split(self.split)

@@ -27,7 +27,6 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
 from hardem_jax.registry import task_type
 from hardem_jax.task.run_config import check_run
-from hardem_jax.task.scoring import count_by_size
 from hardem_jax.training.fingerprint import compared, may_change
 
 if TYPE_CHECKING:
@@ -160,6 +159,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         self, task: Task, name: str, data: Questions, scores: Mapping[str, float]
     ) -> dict[str, Any]:
         """Prints scores and what the split left out; returns the counts of its questions."""
+        from hardem_jax.task.base import count_by_size
+
         ids = data.scored_ids()
         lost = [data.left_out[id] for id in ids[data.count :]]
         if data.scored:

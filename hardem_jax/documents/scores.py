@@ -11,12 +11,12 @@ import numpy as np
 
 from hardem_jax.documents.prepared import Question
 from hardem_jax.metrics.text import COUNTS
-from hardem_jax.task.scoring import size_group
+from hardem_jax.task.base import size_group
 
 #: Official metrics, modules of `hardem_jax.documents.metrics`.
 METRICS = ("squad", "squad2", "nq_open", "quoref", "triviaqa", "rouge")
 
-#: Groups of |Z|, see `task.scoring.size_group`.
+#: Groups of |Z|, see `task.base.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hardem_jax.data.builders.read import BuiltSplit
+from hardem_jax.data.built import BuiltSplit
 from hardem_jax.data.exclusions import REPEATED_ID
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.equations.records import RECORDS

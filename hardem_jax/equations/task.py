@@ -32,18 +32,21 @@ from hardem_jax.equations.solutions.enumeration import (
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
-from hardem_jax.task.base import LossFn, ShownAnswer, Task, make_loss
-from hardem_jax.task.run_config import RunConfig
-from hardem_jax.task.scoring import (
+from hardem_jax.task.base import (
     SPARSITY_THRESHOLDS,
+    LossFn,
+    ShownAnswer,
+    Task,
+    make_loss,
     names_by_size,
     of_all_questions,
     percentages,
     size_group,
 )
+from hardem_jax.task.run_config import RunConfig
 
 Array = jax.Array
-#: Groups of |Z|, see `task.scoring.size_group`.
+#: Groups of |Z|, see `task.base.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16)
 #: All scores that a split can have.
 METRIC_NAMES = frozenset(

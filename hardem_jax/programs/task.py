@@ -35,11 +35,10 @@ from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, met
 from hardem_jax.tables.layout import TableInputs
 from hardem_jax.tables.metrics import Denotation, result_texts
 from hardem_jax.tables.table import Cell, Table
-from hardem_jax.task.base import LossFn, make_loss
-from hardem_jax.task.scoring import SPARSITY_THRESHOLDS
+from hardem_jax.task.base import SPARSITY_THRESHOLDS, LossFn, make_loss
 
 Array = jax.Array
-#: Groups of |Z|, see `hardem_jax.task.scoring.size_group`.
+#: Groups of |Z|, see `hardem_jax.task.base.size_group`.
 SIZE_BOUNDS = (0, 1, 4, 16, 64, 256, 1024)
 #: All scores that a split can have.
 METRIC_NAMES = metric_names(SIZE_BOUNDS, "answered")

@@ -46,14 +46,13 @@ from hardem_jax.queries.solutions.values import in_lower_case
 from hardem_jax.queries.solve import answer_match
 from hardem_jax.queries.splits import QuerySplit
 from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, metric_names
-from hardem_jax.task.base import LossFn, make_loss
+from hardem_jax.task.base import SPARSITY_THRESHOLDS, LossFn, make_loss
 from hardem_jax.task.encoder import check_vocabulary
-from hardem_jax.task.scoring import SPARSITY_THRESHOLDS
 
 Array = jax.Array
 #: Tokens of the longest input of naver/sqlova.
 ORIGINAL_MAX_TOKENS = 222
-#: Groups of |Z|, see `hardem_jax.task.scoring.size_group`.
+#: Groups of |Z|, see `hardem_jax.task.base.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
 #: The tables of P(z | x) that the search on the host reads.
 SCORES = tuple(field.name for field in dataclasses.fields(QueryScores))

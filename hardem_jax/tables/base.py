@@ -14,16 +14,21 @@ from hardem_jax.data.batching.padding import Pad
 from hardem_jax.tables.layout import TableInputs
 from hardem_jax.tables.splits import TableSplit
 from hardem_jax.tables.table import Table
-from hardem_jax.task.base import A, D, Questions, R, ShownAnswer, Task
-from hardem_jax.task.encoder import EncoderModel
-from hardem_jax.task.run_config import RunConfig
-from hardem_jax.task.scoring import (
+from hardem_jax.task.base import (
     SPARSITY_THRESHOLDS,
+    A,
+    D,
+    Questions,
+    R,
+    ShownAnswer,
+    Task,
     names_by_size,
     of_all_questions,
     percentages,
     size_group,
 )
+from hardem_jax.task.encoder import EncoderModel
+from hardem_jax.task.run_config import RunConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,7 +94,7 @@ class TableTask(Task[D, R, A]):
 
     Attributes:
         INFERENCE, RULES: the types of ``inference`` and ``rules``.
-        SIZE_BOUNDS: groups of |Z|, see `hardem_jax.task.scoring.size_group`.
+        SIZE_BOUNDS: groups of |Z|, see `hardem_jax.task.base.size_group`.
     """
 
     INFERENCE: ClassVar[type[Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from hardem_jax.data.builders.read import BuiltSplit
+from hardem_jax.data.built import BuiltSplit
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.tables.records import Tables
 from hardem_jax.tables.table import Table

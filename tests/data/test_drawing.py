@@ -3,7 +3,7 @@
 import numpy as np
 
 from hardem_jax.data.batching.padding import fitting
-from hardem_jax.data.builders.read import draw_first
+from hardem_jax.data.built import draw_first
 from hardem_jax.queries.examples import QueryQuestion
 
 

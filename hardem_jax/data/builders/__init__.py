@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hardem_jax.data.builders.base import SolutionBuilder, quiet
-    from hardem_jax.data.builders.read import Build, open_build
+    from hardem_jax.data.built import Build, open_build
 
 __all__ = ["Build", "SolutionBuilder", "open_build", "quiet"]
-_MODULES = {"SolutionBuilder": "base", "quiet": "base", "Build": "read", "open_build": "read"}
+_MODULES = {
+    **dict.fromkeys(("SolutionBuilder", "quiet"), "hardem_jax.data.builders.base"),
+    **dict.fromkeys(("Build", "open_build"), "hardem_jax.data.built"),
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -31,8 +31,8 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
 from hardem_jax.checksums import write_checksums
-from hardem_jax.data.builders.read import BUILD_FILE, FORMAT, index_file
 from hardem_jax.data.builders.shards import Shard, cut, features_of, write_shard
+from hardem_jax.data.built import BUILD_FILE, FORMAT, index_file
 from hardem_jax.data.data_sets import DataSet, RecordKind
 from hardem_jax.data.exclusions import ExclusionCounts, size_summary
 from hardem_jax.data.files import write_json, writing
