@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import track
 
-from experiments.benchmark.steps.setting import OF_TASKS, STEPS, Preset, Setting, Task
+from experiments.benchmark.steps.setting import STEPS, Preset, Setting, Task
 from experiments.report import table, wide_console
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
@@ -30,7 +30,7 @@ from hardem_jax.settings import to_json
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-HEADS: tuple[Task, ...] = tuple(name for name, step in OF_TASKS.items() if not step.variant)
+HEADS: tuple[Task, ...] = tuple(name for name, step in STEPS.items() if not step.variant)
 
 
 class Chip(NamedTuple):

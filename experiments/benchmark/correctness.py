@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from rich.progress import track
 
-from experiments.benchmark.steps.setting import OF_TASKS, STEPS, Device, Preset, Setting, Task
+from experiments.benchmark.steps.setting import STEPS, Device, Preset, Setting, Task
 from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.encoders.config import Implementation
@@ -44,7 +44,7 @@ class Correctness:
         out: write the figures here, as JSON, and the table beside it, as Markdown.
     """
 
-    tasks: tuple[Task, ...] = tuple(OF_TASKS)
+    tasks: tuple[Task, ...] = tuple(STEPS)
     # float32 last: XLA needs minutes to compile products of full precision on a GPU.
     dtypes: tuple[Literal["bfloat16", "float32"], ...] = ("bfloat16", "float32")
     preset: Preset = "minilm"
@@ -84,7 +84,7 @@ class Correctness:
             of_cpu = compared(rounded, reference)["gradient"]
             allowed = {"float32": TOLERANCE, "bfloat16": 2 * of_cpu + SLACK}
             for form in forms:
-                if OF_TASKS[task].own_encoder and form["attention"] != "xla":
+                if STEPS[task].own_encoder and form["attention"] != "xla":
                     continue
                 began = time.perf_counter()
                 found = loss_and_gradient(dataclasses.replace(setting, **form), device)

@@ -14,8 +14,8 @@ device on a GPU, else of the whole process, the libraries' own code included. MF
 share of what the maker's data sheet promises; `step_flops` says what is counted.
 
 "pytorch-graphs" is compiled for CUDA graphs (`mode="reduce-overhead"`), the fastest on a GPU.
-"encoder" is our step without any head; those of all tasks have names of their own (the `benchmark`
-module of a task): what heads, losses and Z cost. "naqanet" has an encoder of its own. With
+Those of all tasks have names of their own (the `benchmark` module of a task): what heads, losses
+and Z cost. "naqanet" has an encoder of its own. With
 ``--minutes``, those of them that are not among the variants are measured as well, one after the
 other.
 """
@@ -265,11 +265,9 @@ def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Se
     """Raises `RuntimeError` if a loss or norm of PyTorch's first steps differs from ours: then
     comparing their speed means nothing."""
     tolerance = TOLERANCE[setting.dtype]
-    for variant, theirs in checks.items():
-        if variant not in PYTORCH:
-            continue
+    for variant in checks.keys() & PYTORCH.keys():
         for measure, values in checks.get("ours", {}).items():
-            for mine, other in zip(values, theirs[measure], strict=True):
+            for mine, other in zip(values, checks[variant][measure], strict=True):
                 if not abs(mine - other) <= tolerance * max(1.0, abs(mine)):
                     raise RuntimeError(
                         f"T={setting.tokens}: {measure} of ours is {mine}, of {variant} {other}; "

@@ -73,15 +73,6 @@ class Stage:
         return flops / (MACHINES[machine] * 1e12 * UTILIZATION) / 3600
 
 
-def outcome_of(command: Sequence[str]) -> list[str]:
-    """A command without what does not change its outcome."""
-    words = list(command)
-    if "--processes" in words:
-        place = words.index("--processes")
-        del words[place : place + 2]
-    return words
-
-
 def stage_of(name: str, flags: Mapping[str, Sequence[str]], more: Sequence[str] = ()) -> Stage:
     """The stage of a name in `PLANS`, given the ``flags`` that commands have in common ("out",
     "encoder", "seeds", "processes"), and ``more`` flags for every training."""
@@ -220,9 +211,8 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
     ended: dict[str, Any] = read_json(record) if record.exists() else {}
     for number, stage in enumerate(stages, start=1):
         done = ended.setdefault(stage.name, [])
-        outcomes = [outcome_of(command) for command in done]
         about = f"{number} of {len(stages)}: {stage.name}"
-        if outcome_of(stage.command) in outcomes and not stage.always:
+        if list(stage.command) in done and not stage.always:
             print(f"{about}: has ended", flush=True)
             continue
         print(f"{about}\n$ {stage.shell}", flush=True)

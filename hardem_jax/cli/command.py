@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NoReturn, cast, get_type_hints
 
 import tyro
 
@@ -27,9 +27,6 @@ from hardem_jax.settings import from_json
 CONFIG = "--config"
 # Flags of an outer command may follow those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
-# An indented command line in a docstring. Python has joined the lines that it continues on.
-_TYPED = re.compile(r"^    \S.*$", re.MULTILINE)
-_CONTINUED = re.compile(r"(?<=\S) {4,}")
 
 #: Flags that may name a bucket: what is read, the run that is read (and gets files, such as
 #: scores), the run that another one starts from, what is written.
@@ -48,18 +45,8 @@ def run_command(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Answers and tables hold whatever the data hold; not every terminal can show it.
         sys.stdout.reconfigure(errors="backslashreplace")
-    argv = sys.argv[1:] if argv is None else argv
     with exit_with_one_line():
-        try:
-            command = parse(commands, prog=prog, argv=argv)
-        except SystemExit as stop:
-            if stop.code:
-                raise
-            program = " ".join([prog, *(word for word in argv[:1] if not word.startswith("-"))])
-            if shown := _examples(sys.modules["__main__"].__doc__ or "", program):
-                print(shown)
-            raise
-        with on_this_disk(command) as local:
+        with on_this_disk(parse(commands, prog=prog, argv=argv)) as local:
             local.run()
         sys.stdout.flush()  # here, where a closed pipe ends the program quietly
 
@@ -155,27 +142,11 @@ def on_this_disk(command: Any) -> Iterator[Any]:
         for name, paths in named.items():
             found = tuple(local(name, path) for path in paths)
             changes[name] = found if isinstance(values[name], tuple) else found[0]
-        yield dataclasses.replace(command, **changes)
+        yield dataclasses.replace(cast(Any, command), **changes)
 
 
 def _in_bucket(value: Any) -> bool:
     return isinstance(value, Path) and address(value) is not None
-
-
-def _examples(text: str, program: str) -> str:
-    r"""The command lines of a program, or of one of its commands, that a docstring shows.
-
-    Example:
-        >>> text = "Train it::\n\n    prog train --out a         --seed 1\n    prog show a\n"
-        >>> print(_examples(text, "prog train"))
-        <BLANKLINE>
-        examples:
-            prog train --out a \
-                --seed 1
-    """
-    typed = (line for line in _TYPED.findall(text) if f"{line} ".startswith(f"    {program} "))
-    shown = [_CONTINUED.sub(" \\\\\n        ", line) for line in typed]
-    return "\n".join(["\nexamples:", *shown]) if shown else ""
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -120,19 +120,16 @@ def made_by(num_devices: int) -> dict[str, Any]:
     return {
         "command": shlex.join(sys.orig_argv),
         "commit": _commit(Path(__file__).parents[1]),
-        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "packages": {
+            package.name: package.version
+            for package in distributions()
+            if package.name in _PACKAGES
+        },
         "python": platform.python_version(),
         "platform": platform.platform(),
         "devices": f"{num_devices} x {jax.devices()[0].device_kind}",
         "processes": jax.process_count(),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _commit(folder: Path) -> str | None:

@@ -172,23 +172,6 @@ def test_a_mistyped_path_gets_a_suggestion(line, said, there, tmp_path, monkeypa
     assert commands.fails(triviaqa, capsys, *line.split()).endswith(said.format(advice))
 
 
-@pytest.mark.parametrize(
-    ("argv", "shown", "not_shown"),
-    [
-        (["train", "--help"], ["train --data prepared/train"], ["triviaqa evaluate"]),
-        (["--help"], ["train --data prepared/train", "triviaqa evaluate"], []),
-        (["export", "--help"], [], ["examples:"]),
-    ],
-)
-def test_help_ends_with_the_examples_of_the_module(argv, shown, not_shown):
-    command = [sys.executable, "-m", "experiments.triviaqa", *argv]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    examples = done.stdout[done.stdout.rindex("╯") :]
-    assert all(text in examples for text in shown) and not any(x in examples for x in not_shown)
-    # As one types them: the lines that Python has joined are split again.
-    assert all(len(line) <= 100 for line in examples.splitlines())
-
-
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_every_command_comes_back_from_the_flags_that_it_saves(kind):
     command = valid_instance(kind)

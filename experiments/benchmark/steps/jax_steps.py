@@ -20,7 +20,7 @@ from experiments.benchmark.steps.setting import (
 from hardem_jax.data.batching.plans import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.bert import BertConfig
-from hardem_jax.encoders.pretrained import load_encoder, untrained_encoder
+from hardem_jax.encoders.pretrained import untrained_encoder
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
 from hardem_jax.spans.checkpoint import load_reader, save_reader
@@ -87,15 +87,11 @@ class TrainingStep:
         task = STEPS[setting.task]
         computed: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype)}
         computed["attention"] = setting.attention
-        rates = setting.dropout_rates
-        if folder is None:
-            model = task.model(make_encoder(setting, **computed))
-        elif setting.task == "spans":  # PyTorch computes it with these heads
-            model = load_reader(folder, **computed, scan_layers=setting.scan_layers, **rates)
+        if folder is not None and setting.task == "spans":  # PyTorch computes it with these weights
+            computed |= {"scan_layers": setting.scan_layers, **setting.dropout_rates}
+            model = load_reader(folder, **computed)
         else:
-            computed["ignore"] = ("qa_outputs", "classifier")
-            encoder = load_encoder(folder, **computed, scan_layers=setting.scan_layers, **rates)
-            model = task.model(encoder)
+            model = task.model(make_encoder(setting, **computed))
         graphdef, params = nnx.split(model, nnx.Param)
         mesh = data_mesh(1)
         step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
