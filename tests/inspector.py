@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from experiments.inspect.command import Inspect
+from experiments.inspect.__main__ import Inspect
 from experiments.inspect.sources import open_source
 from hardem_jax.cli.command import run_command
 from tests.commands import said

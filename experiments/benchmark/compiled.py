@@ -13,7 +13,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -430,9 +430,5 @@ COLUMNS = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Compiled, prog="python -m experiments.benchmark.compiled", argv=argv)
-
-
 if __name__ == "__main__":
-    main()
+    run_command(Compiled, prog="python -m experiments.benchmark.compiled")

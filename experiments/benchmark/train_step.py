@@ -309,9 +309,5 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
     return {"low": low, "median": median, "high": high}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    run_command(TrainStep, prog="python -m experiments.benchmark.train_step", argv=argv)
-
-
 if __name__ == "__main__":
-    main()
+    run_command(TrainStep, prog="python -m experiments.benchmark.train_step")

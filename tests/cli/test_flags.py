@@ -5,7 +5,7 @@ import math
 import pytest
 
 from experiments import build, drop, triviaqa, wikisql
-from experiments.quickstart.run import Quickstart
+from experiments.quickstart.__main__ import Quickstart
 from tests.commands import refused
 from tests.robustness.flags import numbers
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from experiments.download.command import DATASETS
-from experiments.reproduce.command import PLANS
+from experiments.download.__main__ import DATASETS
+from experiments.reproduce.__main__ import PLANS
 from hardem_jax.documents.mentions import execute_span
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.docs.shell import run_shell

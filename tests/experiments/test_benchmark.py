@@ -10,6 +10,7 @@ from experiments.benchmark import train_step
 from experiments.benchmark.steps.jax_steps import TrainingStep
 from experiments.benchmark.steps.setting import STEPS, Setting, step_flops
 from experiments.benchmark.train_step import interleave
+from hardem_jax.cli.command import run_command
 from tests.commands import said
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
@@ -17,17 +18,18 @@ TINY += ["--rounds", "2", "--steps", "1"]
 SETTING = Setting("tiny", rows=6, tokens=40, solutions=50, shortest=0.5)
 
 
-def fails(capsys, module, *arguments):
+def fails(capsys, *arguments):
     """Runs a command that must end with exit code 2; returns what it says."""
     with pytest.raises(SystemExit) as stop:
-        module.main([str(argument) for argument in arguments])
+        run_command(train_step.TrainStep, prog="test", argv=arguments)
     assert stop.value.code == 2
     return said(capsys)
 
 
-def run(module, capsys, out, *arguments):
+def run(capsys, out, *arguments):
     """The JSON file and what was printed."""
-    module.main([*TINY, *arguments, "--out", str(out)])
+    argv = [*TINY, *arguments, "--out", str(out)]
+    run_command(train_step.TrainStep, prog="test", argv=argv)
     return json.loads(out.read_text()), capsys.readouterr().out
 
 
@@ -37,7 +39,7 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
     monkeypatch.setenv("CXX", str(tmp_path / "no-such-compiler"))
     content, printed = run(
-        *(train_step, capsys, tmp_path / "out.json"),
+        *(capsys, tmp_path / "out.json"),
         *("--shortest", "0.5", "--solutions", "7"),
     )
     assert content["flags"]["solutions"] == 7
@@ -78,11 +80,11 @@ def test_the_layout_of_a_step_changes_no_loss():
 
 @pytest.mark.slow
 def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
-    line = fails(capsys, train_step, *TINY, "--variants", "ours", "--device", "tpu")
+    line = fails(capsys, *TINY, "--variants", "ours", "--device", "tpu")
     assert line.startswith("error: device: expected a tpu, found none")
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
     monkeypatch.syspath_prepend(tmp_path)
-    line = fails(capsys, train_step, *TINY, "--variants", "pytorch")
+    line = fails(capsys, *TINY, "--variants", "pytorch")
     assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
 
 
@@ -91,12 +93,12 @@ def test_every_head_is_measured_within_the_minutes(capsys, tmp_path, monkeypatch
     """Without time, the first group has its one round and the others are left out."""
     monkeypatch.setattr(train_step, "HEADS", ("taggings", "equations"))
     flags = ("--variants", "taggings", "--rounds", "3", "--minutes")
-    content, printed = run(train_step, capsys, tmp_path / "none.json", *flags, "0")
+    content, printed = run(capsys, tmp_path / "none.json", *flags, "0")
     [result] = content["results"]
     assert len(result["variants"]["taggings"]["rounds"]["wall_s"]) == 1
     assert "left out, 0 minutes are over: equations" in printed
 
-    content, _ = run(train_step, capsys, tmp_path / "all.json", *flags, "60")
+    content, _ = run(capsys, tmp_path / "all.json", *flags, "60")
     measured = [result["variants"] for result in content["results"]]
     assert [list(variants) for variants in measured] == [["taggings"], ["equations"]]
     for variants in measured:
@@ -188,4 +190,4 @@ def test_turns_change_and_no_round_begins_that_would_end_too_late(monkeypatch):
     ],
 )
 def test_wrong_flags_are_refused(capsys, flags, culprit):
-    assert culprit in fails(capsys, train_step, *flags)
+    assert culprit in fails(capsys, *flags)

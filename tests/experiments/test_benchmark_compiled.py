@@ -12,6 +12,7 @@ import pytest
 
 from experiments.benchmark import compiled
 from experiments.benchmark.compiled import Kernels, collectives, kernels_by_kind
+from hardem_jax.cli.command import run_command
 from tests.commands import said
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,6 +172,6 @@ def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
 )
 def test_wrong_flags_are_refused(capsys, flags, culprit):
     with pytest.raises(SystemExit) as stop:
-        compiled.main(flags)
+        run_command(compiled.Compiled, prog="test", argv=flags)
     assert stop.value.code == 2
     assert culprit in said(capsys)

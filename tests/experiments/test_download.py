@@ -11,9 +11,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.download import command as catalog
+from experiments.download import __main__ as catalog
+from experiments.download.__main__ import DATASETS, RETRIES, Dataset, Download, Source
 from experiments.download.archives import unpack
-from experiments.download.command import DATASETS, RETRIES, Dataset, Download, Source
 from hardem_jax.errors import InputError
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from experiments.quickstart.__main__ import Quickstart
 from experiments.quickstart.problem import start_by_matching
-from experiments.quickstart.run import Quickstart
 from hardem_jax.cli.command import run_command
 from hardem_jax.encoders.bert import Bert, BertConfig
 from tests.commands import said

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from experiments.regimes import command
-from experiments.regimes.command import Regimes
+from experiments.regimes import __main__ as command
+from experiments.regimes.__main__ import Regimes
 from experiments.regimes.grid import (
     Knobs,
     Values,

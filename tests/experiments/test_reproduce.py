@@ -6,9 +6,9 @@ import time
 import pytest
 
 from experiments import drop, narrativeqa, nq_open, retrieve, triviaqa, triviaqa_open, wikisql
-from experiments.download.command import DATASETS, Download
+from experiments.download.__main__ import DATASETS, Download
 from experiments.paper.set_sizes import SetSizes
-from experiments.reproduce.command import PLANS, Reproduce, Stage, plan, run_stages
+from experiments.reproduce.__main__ import PLANS, Reproduce, Stage, plan, run_stages
 from experiments.tabulate import Tabulate
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.compare import CompareCommand

@@ -12,12 +12,12 @@ import experiments
 from experiments.benchmark.compiled import Compiled
 from experiments.benchmark.correctness import Correctness
 from experiments.benchmark.train_step import TrainStep
-from experiments.download.command import Download
-from experiments.inspect.command import Inspect
+from experiments.download.__main__ import Download
+from experiments.inspect.__main__ import Inspect
 from experiments.paper.set_sizes import SetSizes
-from experiments.quickstart.run import Quickstart
-from experiments.regimes.command import Regimes
-from experiments.reproduce.command import Reproduce
+from experiments.quickstart.__main__ import Quickstart
+from experiments.regimes.__main__ import Regimes
+from experiments.reproduce.__main__ import Reproduce
 from experiments.solution_sets import SolutionSets
 from experiments.tabulate import Tabulate
 

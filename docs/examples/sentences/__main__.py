@@ -8,7 +8,7 @@ from typing import Literal
 
 from docs.examples.sentences.commands import Compare, Evaluate, Train
 from docs.examples.sentences.config import FORMAT
-from experiments.inspect.command import Inspect
+from experiments.inspect.__main__ import Inspect
 from hardem_jax import find_spans
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
