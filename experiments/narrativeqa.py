@@ -36,7 +36,7 @@ from hardem_jax.spans.readers.narrativeqa import (
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.spans.solutions.rouge import RougeRules
+from hardem_jax.spans.solutions import RougeRules
 from hardem_jax.training.config import LoopConfig
 
 #: Free-form answers are longer than names: spans of up to 40 words make up Z.

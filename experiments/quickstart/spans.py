@@ -15,9 +15,8 @@ from hardem_jax.documents.prepared import prepare_split
 from hardem_jax.documents.questions import ReadingQuestions
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.spans.config import SpanInference
-from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.spans.model import SpanReader
-from hardem_jax.spans.task import SpanTask
+from hardem_jax.spans.task import SpanTask, make_span_loss
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:

@@ -19,15 +19,13 @@ from experiments.regimes.grid import LARGEST_SET, Knobs, pack
 from hardem_jax.data.batching.padding import Arrays, BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import TrainingPlan
 from hardem_jax.documents.inputs import pad_windows
-from hardem_jax.documents.model import WindowInputs
 from hardem_jax.documents.planted import PlantedConfig, planted_examples, planted_tokenizer
 from hardem_jax.documents.prepared import Question
-from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.documents.questions import ReadingQuestions, WindowInputs
 from hardem_jax.documents.windows import WindowConfig, make_windows
 from hardem_jax.objectives import MML, Objective, label
 from hardem_jax.spans.config import SpanInference
-from hardem_jax.spans.loss import make_span_loss
-from hardem_jax.spans.task import SpanTask
+from hardem_jax.spans.task import SpanTask, make_span_loss
 from hardem_jax.task.trained import BatchReader
 from hardem_jax.training.devices.mesh import data_mesh, replicated
 from hardem_jax.training.optimizer import make_optimizer

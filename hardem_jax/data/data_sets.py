@@ -80,8 +80,8 @@ class DataSet(abc.ABC):
     Attributes:
         NAME: of its folder.
         SPLITS: built by default, as far as their files are present.
-        HOME: where a person gets the files.
-        METRIC: key of `hardem_jax.documents.scores.METRICS` for documents, else None.
+        RELEASE: where the files are from.
+        METRIC: key of `hardem_jax.documents.metrics.METRICS` for documents, else None.
     """
 
     NAME: ClassVar[str]

@@ -163,7 +163,7 @@ def prepare_split(
         folder: output folder; must be new or empty.
         tokenizer: the encoder's tokenizer.
         config: window sizes.
-        metric: official metric of the data, a key of `hardem_jax.documents.scores.METRICS`.
+        metric: official metric of the data, a key of `hardem_jax.documents.metrics.METRICS`.
         sources: name of each source file -> digest, and whatever else determined the examples.
         exclusions: the readers' counts, to which questions left out here are added.
         keep_without_mention: whether to keep questions whose answer is not found, as evaluation

@@ -54,7 +54,7 @@ class PrepareCommand(abc.ABC):
         """Reads the questions, and counts in ``skips`` those that cannot be used."""
 
     def official_metric(self) -> str:
-        """A key of `hardem_jax.documents.scores.METRICS`."""
+        """A key of `hardem_jax.documents.metrics.METRICS`."""
         return self.METRIC
 
     def sources(self) -> dict[str, Any]:

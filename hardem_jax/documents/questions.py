@@ -1,4 +1,4 @@
-"""Questions of reading tasks, with the windows of their documents."""
+"""Questions of reading tasks with the windows of their documents, and models that read them."""
 
 import dataclasses
 import functools
@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 from hardem_jax.data.batching.padding import Inputs, Subset
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
@@ -14,6 +17,9 @@ from hardem_jax.documents.prepared import FORMAT, PreparedSplit, Question, all_w
 from hardem_jax.documents.windows import Window
 from hardem_jax.errors import InputError
 from hardem_jax.task.base import Questions
+from hardem_jax.task.encoder import EncoderModel, check_lengths
+
+Array = jax.Array
 
 _TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
 
@@ -149,3 +155,35 @@ def check_choices(data: ReadingQuestions, expected: Sequence[str], other: str) -
 
 def _prepared_with(other: str, place: str, expected: str) -> str:
     return f"{place}: prepared with {other} than {expected}"
+
+
+def selector_loss_sum(logits: Array, holds: Array, batch: Mapping[str, Array]) -> Array:
+    """Cross-entropy of a selector ``[R, 2]``, class 1 of which ``holds`` the answer, summed over
+    real rows."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, holds.astype(jnp.int32))
+    return jnp.sum(losses, where=batch["row_where"])
+
+
+class WindowInputs(tuple[Window, ...]):
+    """Windows in memory, as the inputs of a reader."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        rows = [(window.num_tokens, len(window.solutions)) for window in self]
+        return np.array(rows, np.int32).reshape(-1, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowModel(EncoderModel):
+    """A model that reads windows, with the tokenizer that they were cut with."""
+
+    @staticmethod
+    def tokenizer_for(config: Any, data: ReadingQuestions) -> Tokenizer:
+        check_encoder(data, config.encoder)
+        return data.tokenizer
+
+    def inputs(self, data: ReadingQuestions) -> Inputs:
+        return data.windows
+
+    def check_lengths(self, buckets: Sequence[int]) -> None:
+        check_lengths(self.config, self.encoder, buckets)

@@ -28,8 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hardem_jax.metrics import bags
-from hardem_jax.metrics.text import corpus_score
+from hardem_jax.metrics import bags, corpus_score
 
 Answer = Mapping[str, Any]
 

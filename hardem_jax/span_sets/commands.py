@@ -85,7 +85,7 @@ class Predict(PredictOnDocuments):
     def answers(
         self, trained: Any, question: str, texts: Sequence[str]
     ) -> list[tuple[dict[str, Any], list[str]]]:
-        from hardem_jax.documents.model import WindowInputs
+        from hardem_jax.documents.questions import WindowInputs
 
         documents = tuple(
             Document(str(path), text) for path, text in zip(self.document, texts, strict=True)

@@ -19,10 +19,15 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import Inputs, Pad
 from hardem_jax.documents.mentions import alias_forms
-from hardem_jax.documents.model import WindowModel, selector_loss_sum
+from hardem_jax.documents.metrics import by_set_size, metric_module, official, official_by_question
 from hardem_jax.documents.prepared import TAGGINGS_FORMAT
-from hardem_jax.documents.questions import ReadingQuestions, check_tokenizer, golds_by_id
-from hardem_jax.documents.scores import by_set_size, metric_module, official, official_by_question
+from hardem_jax.documents.questions import (
+    ReadingQuestions,
+    WindowModel,
+    check_tokenizer,
+    golds_by_id,
+    selector_loss_sum,
+)
 from hardem_jax.documents.windows import Window, WindowConfig
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.packing import token_metrics

@@ -44,7 +44,7 @@ def _model(encoder):
 
 
 def _make_loss(graphdef, objective):
-    from hardem_jax.spans.loss import make_span_loss
+    from hardem_jax.spans.task import make_span_loss
 
     return make_span_loss(graphdef, objective)
 

@@ -29,7 +29,7 @@ from hardem_jax.spans.readers.narrativeqa import (
     read_narrativeqa,
 )
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
-from hardem_jax.spans.solutions.rouge import RougeRules
+from hardem_jax.spans.solutions import RougeRules
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 

@@ -14,7 +14,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.model import WindowInputs
+from hardem_jax.documents.questions import WindowInputs
 from hardem_jax.documents.windows import WindowConfig, make_windows
 from hardem_jax.encoders.checkpoint_files import checkpoint_folder
 from hardem_jax.errors import InputError

@@ -3,8 +3,8 @@
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.documents.annotations import NO_PLACE, annotated_mentions
 from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.records import NO_PLACE, annotated_mentions
 
 
 def reading_example(text, true_mention, *aliases):

@@ -12,7 +12,7 @@ from hardem_jax.documents.inputs import NO_ANSWER, pad_windows, whole_words
 from hardem_jax.documents.windows import WindowConfig, make_windows
 from hardem_jax.spans.readers.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
-from hardem_jax.spans.solutions.rouge import RougeRules
+from hardem_jax.spans.solutions import RougeRules
 from tests.tiny import roberta_tokenizer
 
 NASTY = (

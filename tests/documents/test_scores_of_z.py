@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.documents.annotations import annotated_mentions
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
 from hardem_jax.documents.metrics import nq_open, quoref, squad, squad2, triviaqa
+from hardem_jax.documents.records import annotated_mentions
 from hardem_jax.words import cuts_word, split_words
 
 METRICS = {m.__name__.rpartition(".")[2]: m for m in (squad, squad2, nq_open, triviaqa, quoref)}

@@ -16,7 +16,7 @@ from hardem_jax import Reader
 from hardem_jax.cli.command import parse
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.model import WindowInputs
+from hardem_jax.documents.questions import WindowInputs
 from hardem_jax.documents.windows import make_windows
 from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.errors import InputError

@@ -16,9 +16,10 @@ from experiments import squad_layout, triviaqa
 from hardem_jax import HardEM
 from hardem_jax.checksums import recorded_files, write_checksums
 from hardem_jax.cli.command import parse
-from hardem_jax.documents.annotations import NO_PLACE
+from hardem_jax.cli.evaluate import read_ids
 from hardem_jax.documents.metrics import triviaqa as official
 from hardem_jax.documents.prepared import PreparedSplit
+from hardem_jax.documents.records import NO_PLACE
 from hardem_jax.spans.commands import Evaluate, Train
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.task import SpanTask

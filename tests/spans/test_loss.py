@@ -9,7 +9,7 @@ import pytest
 
 from hardem_jax import MML, FirstOnly, HardEM
 from hardem_jax.spans.config import LatentConfig
-from hardem_jax.spans.loss import make_span_loss
+from hardem_jax.spans.task import make_span_loss
 from tests.spans.windows import WINDOWS, arrays, choice_window
 from tests.task.toy import compile_together
 

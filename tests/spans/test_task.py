@@ -13,9 +13,8 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.documents.inputs import pad_windows
-from hardem_jax.documents.model import WindowInputs
 from hardem_jax.documents.prepared import Question
-from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.documents.questions import ReadingQuestions, WindowInputs
 from hardem_jax.documents.windows import Window, WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.spans.answers import window_reading

@@ -10,8 +10,8 @@ from hardem_jax import MML, HardEM
 from hardem_jax.documents.inputs import pad_windows
 from hardem_jax.documents.windows import Window
 from hardem_jax.encoders.bert import Bert, BertConfig
-from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.spans.model import SpanReader
+from hardem_jax.spans.task import make_span_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state

@@ -10,9 +10,8 @@ from flax import nnx
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.model import WindowInputs
 from hardem_jax.documents.prepared import Question
-from hardem_jax.documents.questions import ReadingQuestions
+from hardem_jax.documents.questions import ReadingQuestions, WindowInputs
 from hardem_jax.documents.windows import WindowConfig, make_windows
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.equations.config import EquationInference, TaggerConfig

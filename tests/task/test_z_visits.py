@@ -10,8 +10,10 @@ from flax import nnx
 
 from hardem_jax import MML
 from hardem_jax.spans.config import LatentConfig
-from hardem_jax.spans.loss import make_span_loss
-from hardem_jax.task.base import first_memory, visit_metrics
+from hardem_jax.spans.task import make_span_loss
+from hardem_jax.task.base import make_loss
+from hardem_jax.task.z_visits import first_memory, visit_metrics
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import Mean
 from hardem_jax.training.state import recall, remember
 from tests.task.toy import NUM_SOLUTIONS, TASKS, make_bert

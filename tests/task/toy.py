@@ -18,8 +18,8 @@ from hardem_jax.programs.solutions.types import PARTS, SHAPES
 from hardem_jax.queries.model import SQLova
 from hardem_jax.span_sets.model import TaggedReader
 from hardem_jax.span_sets.task import make_tagging_loss
-from hardem_jax.spans.loss import make_span_loss
 from hardem_jax.spans.model import SpanReader
+from hardem_jax.spans.task import make_span_loss
 from hardem_jax.task.base import make_loss
 
 VOCABULARY = 1000

@@ -15,7 +15,7 @@ from __future__ import annotations
 import unicodedata
 
 from hardem_jax.documents.metrics import squad
-from hardem_jax.metrics.text import StringMetrics
+from hardem_jax.metrics import StringMetrics
 
 
 def normalize_answer(text: str) -> str:

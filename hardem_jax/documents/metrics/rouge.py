@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hardem_jax.metrics import best_over_golds, corpus_score
 from hardem_jax.metrics import rouge_l as rouge_score
-from hardem_jax.metrics.text import best_over_golds, corpus_score
 
 
 def rouge_l(prediction: str, golds: Sequence[str]) -> float:

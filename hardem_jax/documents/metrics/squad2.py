@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from hardem_jax.documents.metrics.squad import normalize_answer
-from hardem_jax.metrics.text import best_over_golds, check_golds, corpus_score, token_f1
+from hardem_jax.metrics import best_over_golds, check_golds, corpus_score, token_f1
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:

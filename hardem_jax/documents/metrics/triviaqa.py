@@ -17,7 +17,7 @@ Example:
 
 from __future__ import annotations
 
-from hardem_jax.metrics.text import StringMetrics
+from hardem_jax.metrics import StringMetrics
 from hardem_jax.words import triviaqa_form as normalize_answer
 
 _METRICS = StringMetrics(normalize_answer)

@@ -25,7 +25,7 @@ from hardem_jax.data.json_stream import PathLike, iter_lines, long_csv_fields
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.errors import InputError
-from hardem_jax.spans.solutions.rouge import RougeRules, enumerate_rouge_spans
+from hardem_jax.spans.solutions import RougeRules, enumerate_rouge_spans
 
 QUESTIONS = "qaps.csv"
 SUMMARIES = "third_party/wikipedia/summaries.csv"

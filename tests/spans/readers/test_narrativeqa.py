@@ -13,7 +13,7 @@ from hardem_jax.spans.readers.narrativeqa import (
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.spans.solutions.rouge import RougeRules
+from hardem_jax.spans.solutions import RougeRules
 
 QUESTION_COLUMNS = ["document_id", "set", "question", "answer1", "answer2"]
 QUESTION_COLUMNS += ["question_tokenized", "answer1_tokenized", "answer2_tokenized"]

@@ -8,7 +8,7 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.rouge_l import lcs_f1, rouge_l_1_0_1
-from hardem_jax.spans.solutions.rouge import RougeRules, enumerate_rouge_spans, lcs_lengths
+from hardem_jax.spans.solutions import RougeRules, enumerate_rouge_spans, lcs_lengths
 
 WORDS = ["a", "b", "c", "d", "x.y", "e.", ".f", ".", "..", ",", "--"]
 
