@@ -24,8 +24,9 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -33,19 +34,19 @@ from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import check_writable, file_digest, write_json
 from hardem_jax.documents.examples import OpenQuestion, Passage
+from hardem_jax.documents.mentions import AliasMatcher, mentions_any
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.extras import MissingPackageError
 from hardem_jax.progress import counted
 from hardem_jax.settings import to_json
 from hardem_jax.spans.readers.dpr import read_context_questions, write_contexts
-from hardem_jax.spans.readers.nq_open import read_nq_open
-from hardem_jax.spans.readers.open_questions import read_kilt_questions
+from hardem_jax.spans.readers.open_questions import read_kilt_questions, read_nq_open
 from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
+from hardem_jax.words import split_words
 
 try:
     from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
     from hardem_jax.retrieval.passage_files import read_passages
-    from hardem_jax.retrieval.recall import RecallCounts
     from hardem_jax.retrieval.runs import Ranking, read_run
 except MissingPackageError as error:
     raise SystemExit(f"error: {error}") from None
@@ -134,20 +135,16 @@ class Retrieve:
     report: Path | None = None
 
     def run(self) -> None:
-        from hardem_jax.retrieval.retrieve import Retriever
+        from hardem_jax.retrieval.index import Retriever
 
         if self.report is not None:
             check_writable(self.report)
         retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
-        read = READERS[self.layout]
-        questions = read(self.questions, skips=skips, require_answers=self.answers)
+        read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
         results = _Results(self.questions, self.retriever.passages)
         begin = time.perf_counter()
-        found = (
-            (question, retriever(question.question)) for question in counted(questions, "questions")
-        )
-        rows = results.rows(found)
-        count = write_contexts(self.out, rows, left_out=skips)
+        found = ((asked, retriever(asked.question)) for asked in counted(read, "questions"))
+        count = write_contexts(self.out, results.rows(found), left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
             "flags": to_json(self),
@@ -165,7 +162,13 @@ class Retrieve:
         }
         if self.report is not None:
             write_json(self.report, content)
-        _show(content, skips, len(retriever.index))
+        results.show(skips)
+        if results.unmatched:
+            print(f"{results.unmatched} questions share no term with any passage")
+        print(
+            f"{content['passages_per_question']:.1f} of {len(retriever.index)} passages per "
+            f"question; {count / seconds:.1f} questions/s; peak memory {peak_mib():.0f} MiB"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +211,8 @@ class Join:
         skips = ExclusionCounts()
         asked = self._asked(run, skips)
         named = {id: None for key, _ in asked for id, _ in run[key]}
-        texts = self._texts(named)
+        read = read_passages(self.passages, skips=ExclusionCounts(), only=named)
+        texts = {passage.id: (passage.title, passage.text) for passage in counted(read, "passages")}
         _report(f"passages that {self.ranking.name} names", named, texts, self.passages)
         found = (
             (question, [Passage(id, *texts[id], score) for id, score in run[key] if id in texts])
@@ -216,7 +220,7 @@ class Join:
         )
         results = _Results(self.questions, self.top, skips)
         write_contexts(self.out, results.rows(found), left_out=skips)
-        _show_recall(Console(highlight=False), skips, results.answered, results.recall_table())
+        results.show(skips)
 
     def _asked(
         self, run: Mapping[str, Ranking], skips: ExclusionCounts
@@ -251,14 +255,6 @@ class Join:
             skips.add(NOT_IN_RUN, id)
         return asked
 
-    def _texts(self, named: Container[str]) -> dict[str, tuple[str, str]]:
-        """Title and text of the passages that are named, by id."""
-        texts: dict[str, tuple[str, str]] = {}
-        passages = read_passages(self.passages, skips=ExclusionCounts(), only=named)
-        for passage in counted(passages, "passages"):
-            texts[passage.id] = passage.title, passage.text
-        return texts
-
 
 def _report(what: str, named: Collection[str], found: Container[str], file: Path) -> None:
     """Says in a line which ids are not in a file; an `InputError` if none of them is."""
@@ -271,11 +267,16 @@ def _report(what: str, named: Collection[str], found: Container[str], file: Path
 
 
 class _Results:
-    """Counts statistics of questions and their passages on the way."""
+    """Counts statistics of questions and their passages on the way.
+
+    A passage mentions an answer if its words are in it, as for Z: 1 - recall@n is the share of
+    questions without a solution in the first n passages.
+    """
 
     def __init__(self, file: Path, depth: int, skips: ExclusionCounts | None = None):
         self._file, self._depth, self._skips = file, depth, skips
-        self._recall = RecallCounts(depth)
+        #: Questions by the first rank, from 0, whose passage mentions an answer; last: none does.
+        self._first = np.zeros(depth + 1, np.int64)
         self.questions = self.unmatched = self.passages = 0
 
     def rows(
@@ -288,12 +289,11 @@ class _Results:
             self.passages += len(passages)
             self.unmatched += not (passages[0].score or 0) > 0
             if question.answers:
-                texts = (passage.text for passage in passages)
-                has_answer = self._recall.add(question.answers, texts)
-                passages = [
-                    dataclasses.replace(passage, has_answer=has)
-                    for passage, has in zip(passages, has_answer, strict=True)
-                ]
+                matcher = AliasMatcher(question.answers)
+                hits = [mentions_any(split_words(passage.text), matcher) for passage in passages]
+                self._first[hits.index(True) if True in hits else -1] += 1
+                pairs = zip(passages, hits, strict=True)
+                passages = [dataclasses.replace(passage, has_answer=hit) for passage, hit in pairs]
             self.questions += 1
             yield question, passages
         if not self.questions:  # raised here, before the output file gets its name
@@ -302,36 +302,21 @@ class _Results:
     @property
     def answered(self) -> int:
         """Questions whose answers are known, over which recall is."""
-        return self._recall.questions
+        return int(self._first.sum())
 
     def recall_table(self) -> dict[int, float]:
         ranks = sorted({rank for rank in RANKS if rank <= self._depth} | {self._depth})
-        return {rank: self._recall.at(rank) for rank in ranks} if self._recall.questions else {}
+        answered = self.answered
+        return {n: float(self._first[:n].sum()) / answered for n in ranks} if answered else {}
 
-
-def _show_recall(
-    console: Console, skips: ExclusionCounts, answered: int, recall: dict[int, float]
-) -> None:
-    console.print(skips, markup=False)
-    if recall:
-        title = f"{answered} questions with known answers: share with one in the top n passages"
-        table = Table(title=title)
-        for rank in recall:
-            table.add_column(f"n = {rank}", justify="right")
-        table.add_row(*(f"{100 * share:.1f} %" for share in recall.values()))
-        console.print(table)
-
-
-def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> None:
-    console = Console(highlight=False)
-    _show_recall(console, skips, content["answered"], content["recall"])
-    if content["without_common_term"]:
-        console.print(f"{content['without_common_term']} questions share no term with any passage")
-    console.print(
-        f"{content['passages_per_question']:.1f} of {passages} passages per question; "
-        f"{content['questions'] / content['seconds']:.1f} questions/s; "
-        f"peak memory {content['peak_mib']:.0f} MiB"
-    )
+    def show(self, skips: ExclusionCounts) -> None:
+        console = Console(highlight=False)
+        console.print(skips, markup=False)
+        if recall := self.recall_table():
+            title = f"{self.answered} questions with known answers: share with one in the top n"
+            table = Table(*(f"n = {rank}" for rank in recall), title=f"{title} passages")
+            table.add_row(*(f"{100 * share:.1f} %" for share in recall.values()))
+            console.print(table)
 
 
 COMMANDS = {"index": Index, "retrieve": Retrieve, "join": Join}

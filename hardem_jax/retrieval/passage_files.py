@@ -4,15 +4,13 @@
     {"id": ..., "title": ..., "text": ...}      one per line; `contents` (Pyserini) for `text`,
                                                 which may have the title in its first line
 
-A file without these columns is an error. A bad row in an otherwise good file is counted, and
-reading continues with the next line, even after a quotation mark that is never closed.
+A file without these columns is an error. A bad row in an otherwise good file is counted.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections import deque
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
@@ -58,7 +56,7 @@ def read_passages(
     """
     name = str(path).removesuffix(".gz")
     is_json = name.endswith((".jsonl", ".json"))
-    rows = _json_rows(path) if is_json else _tsv_rows(path, max_characters, skips)
+    rows = _json_rows(path) if is_json else _tsv_rows(path, skips)
     seen: set[str] = set()
     for passage in rows:
         if not passage.id:
@@ -89,10 +87,10 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
         yield RawPassage(place, id, title, text)
 
 
-def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[RawPassage]:
-    lines = _Lines(path)
+def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[RawPassage]:
+    lines = iter_lines(path)
     first = next(lines, (0, ""))[1].removeprefix("\ufeff")
-    header = _parse_row(first, lines, limit) or []
+    header = _parse_row(first) or []
     if missing := [column for column in _COLUMNS if column not in header]:
         expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
         raise InputError(f"{path}: {expected}, found none named {missing[0]}")
@@ -100,7 +98,7 @@ def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[Ra
     for number, text in lines:
         if not text.strip("\r\n"):
             continue
-        row = _parse_row(text, lines, limit)
+        row = _parse_row(text)
         if row is None:
             skips.add(BAD_QUOTES, f"line {number}")
         elif len(row) != len(header):
@@ -110,38 +108,13 @@ def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[Ra
             yield RawPassage(f"{path}: line {number}", id.strip(), title, passage)
 
 
-class _Lines(Iterator[tuple[int, str]]):
-    """Numbered lines of a text, some of which can be given back."""
-
-    def __init__(self, path: PathLike):
-        self._lines = iter_lines(path)
-        self._back: deque[tuple[int, str]] = deque()
-
-    def __next__(self) -> tuple[int, str]:
-        return self._back.popleft() if self._back else next(self._lines)
-
-    def give_back(self, lines: list[tuple[int, str]]) -> None:
-        self._back.extendleft(reversed(lines))
-
-
-def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
-    """Parses the row that starts with the line `first`; None if its quoting is broken: after
-    `limit` characters the lines are given back."""
-    if '"' not in first:
-        return first.rstrip("\r\n").split("\t")
-    pulled: list[tuple[int, str]] = []
-
-    def feed() -> Iterator[str]:
-        yield first
-        size = len(first)
-        while size <= limit and (line := next(lines, None)) is not None:
-            pulled.append(line)
-            size += len(line[1])
-            yield line[1]
-
+def _parse_row(line: str) -> list[str] | None:
+    """The fields of a line; None if a quotation mark is out of place or not closed in it."""
+    line = line.rstrip("\r\n")
+    if '"' not in line:
+        return line.split("\t")
     try:
         with long_csv_fields():
-            return next(csv.reader(feed(), delimiter="\t", strict=True))
+            return next(csv.reader([line], delimiter="\t", strict=True))
     except csv.Error:
-        lines.give_back(pulled)
         return None

@@ -15,7 +15,7 @@ from hardem_jax.equations.readers import read_drop
 from hardem_jax.errors import InputError
 from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.spans.readers.dpr import read_contexts
-from hardem_jax.spans.readers.nq_open import read_nq_open
+from hardem_jax.spans.readers.open_questions import read_nq_open
 from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 from hardem_jax.spans.readers.triviaqa import read_triviaqa

@@ -10,9 +10,8 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval import index as index_module
-from hardem_jax.retrieval.config import ArticleConfig, PassageConfig
+from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, TermConfig
 from hardem_jax.retrieval.index import PassageIndex, build_index
-from hardem_jax.retrieval.text import TermConfig
 from tests.retrieval.corpora import WORDS, index_of, rows_of, save
 
 QUESTIONS = ["old bridge over the river", "war and peace peace", "the Queen of Rome?", "who", "xyz"]

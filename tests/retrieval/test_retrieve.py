@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
-from hardem_jax.errors import InputError
+from hardem_jax.documents.mentions import AliasMatcher, mentions_any
 from hardem_jax.retrieval.config import ArticleConfig, RetrieverConfig
-from hardem_jax.retrieval.index import PassageIndex, build_index
-from hardem_jax.retrieval.recall import AnswerFinder, RecallCounts
-from hardem_jax.retrieval.retrieve import Retriever, top_k
+from hardem_jax.retrieval.index import PassageIndex, Retriever, build_index, top_k
 from hardem_jax.words import split_words
 from tests.languages import facts
 from tests.retrieval.corpora import WORDS, index_of, rows_of, save
@@ -42,11 +39,16 @@ def test_recall_is_alike_in_every_language(tmp_path):
         source = save(tmp_path / f"{language}.tsv", rows)
         build_index(source, tmp_path / language, skips=ExclusionCounts())
         for method in METHODS:
-            counts = RecallCounts(5)
             retrieve = Retriever(tmp_path / language, RetrieverConfig(method=method, passages=5))
-            for _, question, *answers in known[::4]:
-                counts.add(answers, [passage.text for passage in retrieve(question)])
-            recall[language, method] = counts.at(5)
+            recall[language, method] = np.mean(
+                [
+                    any(
+                        mentions_any(split_words(passage.text), AliasMatcher(answers))
+                        for passage in retrieve(question)
+                    )
+                    for _, question, *answers in known[::4]
+                ]
+            )
     assert min(recall.values()) > 0.97, recall
 
 
@@ -94,16 +96,9 @@ def test_combined_is_bm25_plus_the_share_of_the_article(folder, index, questions
         np.testing.assert_allclose(scores[found], found_scores, rtol=1e-6)
 
 
-def test_combined_without_weight_is_bm25(folder, questions):
-    combined = Retriever(folder, RetrieverConfig(article_weight=0.0))
-    bm25 = Retriever(folder, RetrieverConfig(method="bm25"))
-    for question in questions:
-        np.testing.assert_array_equal(combined.rank(question)[0], bm25.rank(question)[0])
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("idf", ["smooth", "drqa"])
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 3])
 def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, idf, number):
     config = ArticleConfig(buckets=64)
     index_of(tmp_path, [(str(i), f"{WORDS[i]} city", "") for i in range(number)], articles=config)
@@ -119,47 +114,3 @@ def test_passages_carry_their_scores(folder, index, questions):
     numbers, scores = retrieve.rank(questions[0])
     expected = [index.passage(n, s) for n, s in zip(numbers, scores.tolist(), strict=True)]
     assert retrieve(questions[0]) == expected and len(expected) == 2
-
-
-@pytest.mark.parametrize("option", [{"method": "BM25"}, {"idf": "smoth"}])
-def test_methods_that_there_are_not(option):
-    [(name, value)] = option.items()
-    with pytest.raises(InputError, match=f"{name}: expected one of .*, found '{value}'"):
-        RetrieverConfig(**option)
-
-
-def test_a_missing_index_is_an_error(tmp_path, folder):
-    with pytest.raises(InputError, match="expected an index .*, found none or an incomplete one"):
-        Retriever(tmp_path)
-
-
-def test_an_answer_is_found_where_z_has_a_mention():
-    texts = [
-        "Party at 1,000 m",
-        "the ＲＯＭＥ",
-        "ΟΔΟΣ",
-        "ΟΔΟΣ'Α",
-        "İzmir",
-        "ﬁne art.",
-        "cafe\u0301 Rome",
-        "He sang Ca n't Stop .",
-        "CA N’T STOP",
-        "I ca n'thing",
-        "J\u030can",
-    ]
-    answers = ["art", "1", "rome", "οδος", "οδοσ", "izmir", "i̇zmir", "fine Art", "!!", "café"]
-    answers += ["Can't Stop", "can’t", "ca n't stop", "thing", "\u01f0an"]
-    for answer in answers:
-        for text in texts:
-            expected = len(enumerate_spans(split_words(text), AliasMatcher([answer]))) > 0
-            assert AnswerFinder([answer])(text) == expected, (answer, text)
-
-
-def test_recall_counts_the_first_mention():
-    recall = RecallCounts(3)
-    assert recall.at(3) == 0
-    recall.add(["rome"], ["no", "Rome", "Rome"])
-    recall.add(["rome"], ["Rome"])
-    recall.add(["rome"], ["no", "no", "no"])
-    recall.add(["rome"], [])
-    assert [recall.at(n) for n in (1, 2, 3, 80)] == [1 / 4, 2 / 4, 2 / 4, 2 / 4]

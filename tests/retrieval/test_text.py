@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardem_jax.retrieval.text import TermConfig, stop_words
+from hardem_jax.retrieval.config import TermConfig, stop_words
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,10 @@ from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.readers.dpr import read_context_questions
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
+from hardem_jax.spans.readers.open_questions import read_nq_open
+from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
+from hardem_jax.spans.readers.squad import read_squad_layout
+from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
 from hardem_jax.tables.csv import read_csv_table
 from hardem_jax.tables.jsonl import read_table_questions
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions

@@ -10,7 +10,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.encoders.pretrained import read_config
 from hardem_jax.errors import InputError
-from hardem_jax.retrieval.retrieve import Retriever
+from hardem_jax.retrieval.index import Retriever
 from tests.commands import fails
 from tests.robustness.flags import MODULES
 from tests.robustness.targets import targets

@@ -22,12 +22,11 @@ from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import new_file
-from hardem_jax.data.json_fields import distinct, get_field, get_id, get_strings, json_type, lacks
+from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id, get_strings, lacks
 from hardem_jax.data.json_stream import PathLike, is_pyserini_run, iter_json_records
 from hardem_jax.documents.examples import Document, OpenQuestion, Passage, ReadingExample
 from hardem_jax.errors import InputError
-from hardem_jax.spans.readers.nq_open import file_stem
-from hardem_jax.spans.readers.open_questions import IdCheck, find_defect
+from hardem_jax.spans.readers.open_questions import QuestionCheck, file_stem
 
 # Passages of DPR's own training files, in the order in which they are read.
 _LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
@@ -55,22 +54,18 @@ def read_contexts(
     if num_passages is not None and num_passages < 1:
         raise InputError(f"num_passages: expected at least 1, found {num_passages}")
     for place, record, question in _questions(path, skips, require_answers):
-        listed = _listed(record, place)
-        passages = {}
-        for rank, (where, entry) in enumerate(listed[:num_passages], start=1):
-            passage = _passage(entry, f"{question.id}#{rank}", where)
-            if not passage.text.strip():
-                skips.warn(EMPTY_DOCUMENT, f"{question.id}: {passage.id}")
-            elif passage.id in passages:
-                skips.warn(REPEATED_PASSAGE, f"{question.id}: {passage.id}")
+        documents: dict[str, Document] = {}
+        for rank, (where, entry) in enumerate(_listed(record, place)[:num_passages], start=1):
+            document = _document(entry, f"{question.id}#{rank}", where, prepend_title)
+            if not document.text.strip():
+                skips.warn(EMPTY_DOCUMENT, f"{question.id}: {document.id}")
+            elif document.id in documents:
+                skips.warn(REPEATED_PASSAGE, f"{question.id}: {document.id}")
             else:
-                passages[passage.id] = passage
-        documents = tuple(_document(passage, prepend_title) for passage in passages.values())
+                documents[document.id] = document
         if documents:
-            aliases = distinct(question.answers)
-            yield ReadingExample(
-                question.id, question.question, documents, aliases, question.answers
-            )
+            texts, golds = tuple(documents.values()), question.answers
+            yield ReadingExample(question.id, question.question, texts, distinct(golds), golds)
         else:
             skips.add(NO_DOCUMENT, question.id)
 
@@ -143,7 +138,7 @@ def _questions(
             f"{path}: expected questions with passages, as DPR and FiD write them, found a run of "
             "Pyserini; experiments.retrieve join --ranking adds the passages that it names"
         )
-    check = IdCheck(skips)
+    check = QuestionCheck(skips, require_answers=require_answers)
     stem = file_stem(path)
     for number, place, record in iter_json_records(path):
         id = get_id(record, "id", place) or f"{stem}#{number}"
@@ -151,41 +146,32 @@ def _questions(
         if (reason := get_field(record, _LEFT_OUT, str, place)) is not None:
             skips.add(reason, id)
             continue
-        question = get_field(record, "question", str, place)
-        if question is None:
+        if (text := get_field(record, "question", str, place)) is None:
             raise lacks(record, "a string under 'question'", place)
-        answers = get_strings(record, "answers", place)
-        if reason := find_defect(question, answers, require_answers=require_answers):
-            skips.add(reason, id)
-            continue
-        check(id)
-        yield place, record, OpenQuestion(id, question, answers)
+        question = check(id, text, get_strings(record, "answers", place))
+        if question is not None:
+            yield place, record, question
 
 
 def _listed(record: dict[str, Any], place: str) -> list[tuple[str, Any]]:
     """(place, entry) of the passages of a question; DPR's training files have them in `_LISTS`."""
     names = _LISTS if record.get("ctxs") is None else ("ctxs",)
-    lists = {name: get_field(record, name, list, place) for name in names}
-    if all(entries is None for entries in lists.values()):
+    if all(record.get(name) is None for name in names):
         raise lacks(record, "a list under 'ctxs'", place)
     return [
         (f"{place}: {name!r} {number}", entry)
-        for name, entries in lists.items()
-        for number, entry in enumerate(entries or (), start=1)
+        for name in names
+        for number, entry in enumerate(get_field(record, name, list, place) or (), start=1)
     ]
 
 
-def _passage(entry: Any, default_id: str, place: str) -> Passage:
-    if not isinstance(entry, dict):
-        raise InputError(f"{place}: expected an object, found {json_type(entry)}")
+def _document(entry: Any, default_id: str, place: str, prepend_title: bool) -> Document:
+    check_kind(entry, dict, f"{place}: expected")
     text = get_field(entry, "text", str, place)
     if text is None:
         raise lacks(entry, "a string under 'text'", place)
     title = get_field(entry, "title", str, place) or ""
+    if prepend_title and title.strip() and text.strip():
+        text = f"{title}\n{text}"
     ids = (get_id(entry, name, place) for name in ("id", "passage_id", "psg_id"))
-    return Passage(next(filter(None, ids), default_id), title, text)
-
-
-def _document(passage: Passage, prepend_title: bool) -> Document:
-    title = passage.title if prepend_title else ""
-    return Document(passage.id, f"{title}\n{passage.text}" if title.strip() else passage.text)
+    return Document(next(filter(None, ids), default_id), text)

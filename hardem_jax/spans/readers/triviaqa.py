@@ -42,7 +42,7 @@ from hardem_jax.data.json_fields import (
 from hardem_jax.data.json_stream import PathLike, iter_json_items, json_events, read_text
 from hardem_jax.documents.examples import Document, OpenQuestion, ReadingExample
 from hardem_jax.errors import InputError
-from hardem_jax.spans.readers.open_questions import IdCheck, find_defect
+from hardem_jax.spans.readers.open_questions import QuestionCheck
 
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
 _ABOUT = {"Domain": str, "VerifiedEval": bool}  # of a whole file
@@ -141,7 +141,7 @@ def read_triviaqa_questions(
         ...     list(read_triviaqa_questions(Path(folder, "qa.json"), skips=ExclusionCounts()))
         [OpenQuestion(id='q1', question='Which jockey?', answers=("Jonjo O'Neill",))]
     """
-    check = IdCheck(skips)
+    check = QuestionCheck(skips, require_answers=require_answers)
     for index, record in iter_json_items(qa_file, "Data"):
         place = f"{qa_file}: item {index} of 'Data'"
         question_id = get_id(record, "QuestionId", place)
@@ -149,13 +149,10 @@ def read_triviaqa_questions(
             skips.add(NO_ID, place)
             continue
         place = f"{place} ({question_id})"
-        question = get_field(record, "Question", str, place) or ""
-        answers = _answers_as_written(record, place)
-        if reason := find_defect(question, answers, require_answers=require_answers):
-            skips.add(reason, question_id)
-            continue
-        check(question_id)
-        yield OpenQuestion(question_id, question, answers)
+        text = get_field(record, "Question", str, place) or ""
+        question = check(question_id, text, _answers_as_written(record, place))
+        if question is not None:
+            yield question
 
 
 def _about(qa_file: PathLike) -> dict[str, Any]:
