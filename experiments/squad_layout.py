@@ -4,8 +4,7 @@ The annotated place of an answer is never trained on, except for the upper bound
 ``prepare --supervised``; evaluation uses it to measure how often the most likely mention is the
 true one. Answers that need not be in the text are words in front of every window:
 ``--windows.choices yes no``, and ``unknown`` for SQuAD 2.0's questions without an answer, which are
-then scored by its metric. The released qa-hard-em files are read as well
-(``--layout qa-hard-em``)::
+then scored by its metric::
 
     python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/train
     python -m experiments.squad_layout prepare --file dev-v1.1.json --out prepared/dev --split dev
@@ -35,7 +34,6 @@ from hardem_jax.documents.preparing import PrepareCommand
 from hardem_jax.documents.records import annotated_mentions
 from hardem_jax.errors import InputError
 from hardem_jax.spans import commands as spans
-from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 
 
@@ -45,8 +43,8 @@ class Prepare(PrepareCommand):
 
     Attributes:
         file: the questions.
-        layout: "squad", "rows" for one row per question, as in Hugging Face's data sets (JSON lines
-            or a list), or "qa-hard-em" for the JSON lines of the paper's release.
+        layout: "squad", or "rows" for one row per question, as in Hugging Face's data sets (JSON
+            lines or a list).
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
@@ -55,7 +53,7 @@ class Prepare(PrepareCommand):
     """
 
     file: Path
-    layout: Literal["squad", "rows", "qa-hard-em"] = "squad"
+    layout: Literal["squad", "rows"] = "squad"
     answers_are: Literal["alternatives", "all required"] = "alternatives"
     split: Literal["train", "dev", "test"] = "train"
     supervised: bool = False
@@ -64,11 +62,9 @@ class Prepare(PrepareCommand):
         super().__post_init__()
         if self.supervised and self.split != "train":
             raise InputError(f"--supervised: expected --split train, found {self.split}")
-        if self.answers_are == "all required":
-            if self.layout == "qa-hard-em":  # it lists alternatives
-                raise InputError("--answers-are: expected alternatives with --layout qa-hard-em")
-            if any(map(is_unknown, self.windows.choices)):  # Quoref's metric knows no empty answer
-                raise InputError("--windows.choices: expected no unknown where all are required")
+        # Quoref's metric knows no empty answer.
+        if self.answers_are == "all required" and any(map(is_unknown, self.windows.choices)):
+            raise InputError("--windows.choices: expected no unknown where all are required")
 
     def sources(self) -> dict[str, Any]:
         sources = super().sources()
@@ -82,16 +78,8 @@ class Prepare(PrepareCommand):
         return "squad2" if any(map(is_unknown, self.windows.choices)) else "squad"
 
     def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
-        examples = self._read(skips)
-        if not self.supervised:
-            return examples
-        return annotated_mentions(examples, skips=skips, choices=self.windows.choices)
-
-    def _read(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
-        if self.layout == "qa-hard-em":
-            return read_qa_hard_em(self.file, skips=skips, require_answers=self.scored())
         read = read_squad_rows if self.layout == "rows" else read_squad_layout
-        return read(
+        examples = read(
             self.file,
             skips=skips,
             answers_are=self.answers_are,
@@ -99,6 +87,9 @@ class Prepare(PrepareCommand):
             keep_several=self.split != "train",
             choices=self.windows.choices,
         )
+        if not self.supervised:
+            return examples
+        return annotated_mentions(examples, skips=skips, choices=self.windows.choices)
 
 
 COMMANDS = {"prepare": Prepare} | spans.COMMANDS

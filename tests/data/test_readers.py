@@ -16,7 +16,6 @@ from hardem_jax.errors import InputError
 from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.spans.readers.open_questions import read_nq_open
-from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
 from hardem_jax.tables.jsonl import read_table_questions
@@ -26,7 +25,6 @@ BLANK = {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": []
 TABLE = {"id": "1-1", "header": ["who", "no."], "types": ["text", "real"], "rows": [["bo", 7]]}
 SQL = {"sel": 0, "agg": 0, "conds": [[1, 0, 7]]}
 ROME = {"text": "Rome", "answer_start": 0}
-MENTION = {"text": "Rome", "word_start": 0, "word_end": 0}
 
 
 class Layout(NamedTuple):
@@ -63,11 +61,6 @@ TRIVIAQA = [
     | {"SearchResults": [], "Answer": {"NormalizedAliases": ["rome"]}}
     for id in IDS
 ]
-HARD_EM = [
-    {"id": id, "question": "?", "final_answers": ["Rome"], "answers": [[MENTION], []]}
-    | {"context": [["Rome", "fell"], ["AT", "&", "T"]]}
-    for id in IDS
-]
 LAYOUTS = {
     "drop": Layout(
         read_drop,
@@ -96,7 +89,6 @@ LAYOUTS = {
         "item 1 of 'Data'",
         {"wikipedia/Rome.txt": "Rome is old.", "wikipedia/blank.txt": " \n"},
     ),
-    "hard em": Layout(read_qa_hard_em, HARD_EM),
     "tables": Layout(
         read_table_questions,
         [
@@ -156,7 +148,6 @@ FIELDS = {
     "drop": ("query_id", "question", "answer"),
     "squad": ("id", "question", "answers"),
     "triviaqa": ("QuestionId", "Question", "Answer"),
-    "hard em": ("id", "question", None),
     "tables": ("id", "question", "answer"),
     "wikisql": (None, "question", None),
 }
@@ -189,7 +180,6 @@ POOR = {
         ("EntityPages/0/Filename", "Nowhere.txt", "no document left"),
         ("EntityPages/0/Filename", "blank.txt", "no document left"),
     ],
-    "hard em": [("context", ..., "no document left")],
     "wikisql": [
         *(("table_id", id, "no such table") for id in ("1-9", ...)),
         *(("sql/sel", column, OUTSIDE) for column in (2, -1)),
@@ -293,7 +283,7 @@ def test_repeated_ids_are_warned_of(tmp_path, name):
     ("name", "answers"),
     [
         *(("squad", "answers"), ("squad rows", "answers"), ("triviaqa", "Answer")),
-        *(("hard em", "final_answers"), ("nq open", "answer"), ("dpr", "answers")),
+        *(("nq open", "answer"), ("dpr", "answers")),
     ],
 )
 def test_prediction_needs_no_answers(tmp_path, name, answers):

@@ -60,7 +60,6 @@ def test_a_split_is_replaced_only_if_asked(root, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--layout", "qa-hard-em"), "--answers-are: expected alternatives"),
         (("--windows.choices", "yes", "unknown"), "--windows.choices: expected no unknown"),
     ],
 )

@@ -18,7 +18,6 @@ from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.readers.dpr import read_context_questions
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
 from hardem_jax.spans.readers.open_questions import read_nq_open
-from hardem_jax.spans.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.spans.readers.squad import read_squad_layout
 from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
 from hardem_jax.tables.csv import read_csv_table
@@ -68,26 +67,30 @@ def _read_all(read: Callable[..., Any], *arguments: Any, **options: Any) -> None
     collections.deque(read(*arguments, skips=ExclusionCounts(), **options), maxlen=0)
 
 
-def _layouts() -> dict[str, Target]:
-    """Those of `tests.data.test_readers`."""
-    found = {}
-    for name, layout in LAYOUTS.items():
-
-        def read(folder: Path, layout: Layout = layout) -> None:
-            _read_all(layout.read, folder / layout.name)
-
-        files = layout.files(layout.content)
-        found[name] = Target({file: text.encode() for file, text in files.items()}, read)
-    return found
-
-
-def _files() -> dict[str, Target]:
-    """Layouts of several files, or of none of JSON."""
-    passage = {"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"}
+def _reading() -> dict[str, Target]:
+    trivia = {
+        "Question": "Which city?",
+        "QuestionId": "q1",
+        "EntityPages": [{"Filename": "Rome.txt"}],
+        "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]},
+    }
+    answer = {"text": "Rome", "answer_start": 7}
+    qa = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
+    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [qa]}]}]
+    narratives = {
+        QUESTIONS: b"document_id,set,question_tokenized,answer1_tokenized,"
+        b"answer2_tokenized\nd1,valid,Who ?,Mark .,He\n",
+        SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
+    }
+    nq_open = {"question": "who", "answer": ["Ada", "['b', C. D.]"]}
     return {
         "triviaqa questions": Target(
             {"qa.json": _json(LAYOUTS["triviaqa"].content | {"Version": 1.0})},
             lambda folder: _read_all(read_triviaqa_questions, folder / "qa.json"),
+        ),
+        "squad": Target(
+            {"a.json": _json({"data": squad})},
+            lambda folder: _read_all(read_squad_layout, folder / "a.json"),
         ),
         "narrativeqa": Target(
             {

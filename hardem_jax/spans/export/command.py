@@ -24,7 +24,9 @@ from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.version import __version__
 
 #: Split, what else distinguishes the evaluation, metric, score in percent.
-Score = tuple[str, str, str, str]
+Row = tuple[str, str, str, str]
+#: What a reader that is loaded needs to know of `SpanInference`.
+_INFERENCE = ("scope", "joint", "max_answer_tokens", "whole_words", "no_answer_threshold")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,22 +56,18 @@ class Export:
     program: bool = False
 
     def run(self) -> None:
-        # With "." or a link, the folder itself is replaced.
-        from hardem_jax.task import trained as runs
+        from hardem_jax.task.trained import Trained
 
+        # With "." or a link, the folder itself is replaced.
         out = self.out.resolve()
         empty = os.path.isdir(out) and not os.listdir(out)
         if os.path.lexists(out) and not empty:
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
-        trained = runs.Trained(task_type("spans"), self.run_dir, self.checkpoint)
+        trained = Trained(task_type("spans"), self.run_dir, self.checkpoint)
         inference = trained.task.inference
         details = {
             "windows": dataclasses.asdict(trained.task.windows),
-            "inference": {
-                name: getattr(inference, name)
-                for name in ("scope", "joint", "max_answer_tokens", "whole_words")
-                + ("no_answer_threshold",)
-            },
+            "inference": {name: getattr(inference, name) for name in _INFERENCE},
         }
         card = self._card(trained)
         with work_folder(out) as work:
@@ -109,8 +107,10 @@ class Export:
             window="holds_answer" if inference.scope == "window" else "scores.amax((1, 2))",
             choices=" ".join(windows.choices),
         )
-        scores = [*_scores_in_training(self.run_dir, used, trained.step)]
-        scores += _later_scores(self.run_dir, checkpoint)
+        scores = list(_scores(self.run_dir, used, checkpoint))
+        versions = {"hardem_jax, in training": content.get("version", "unknown")}
+        versions |= {"hardem_jax": __version__, "python": platform.python_version()}
+        versions |= {name: version(name) for name in ("jax", "flax", "tokenizers")}
         header = ("split", "", "metric", "%")
         return _filled(
             "model_card.md",
@@ -122,7 +122,7 @@ class Export:
             data=_table(("split", "", ""), _data(content)),
             scores=_table(header, scores) if scores else "None were measured.\n",
             use=use,
-            versions=_table(("package", "version"), _versions(content).items()),
+            versions=_table(("package", "version"), versions.items()),
         )
 
 
@@ -151,74 +151,44 @@ def _path_name(text: str) -> str:
 
 
 def _data(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Name of each split, and each fact about it."""
+    """Name of each split, and how many questions and windows of what kind it has."""
     used, settings = content["flags"], content.get("settings", {})
-    for name in ("data", "dev"):
+    for name, role in (("data", "training"), ("dev", "evaluation")):
         folders = used[name] if isinstance(used[name], list) else [used[name]]
-        found = json.loads(settings.get(f"contents of {name}", "{}"))
-        metas: Sequence[Any] = found if isinstance(found, list) else [found]
+        metas = json.loads(settings.get(f"contents of {name}", "[]"))
+        metas = metas if isinstance(metas, list) else [metas]
         for folder, meta in zip(folders, metas, strict=False):
-            role = "training" if name == "data" else "evaluation"
-            for fact, value in _facts(meta).items():
-                yield f"{_path_name(folder)} ({role})", fact, value
+            for fact, count in meta.get("counts", {}).items():
+                yield f"{_path_name(folder)} ({role})", fact, count
 
 
-def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
-    sources = meta.get("sources", {})
-    files = [
-        f"{file} ({digest})"
-        for value in sources.values()
-        if isinstance(value, Mapping) and "type" not in value
-        for file, digest in value.items()
-    ]
-    facts: dict[str, Any] = {"files (SHA-256 begins)": ", ".join(files)} if files else {}
-    facts |= meta.get("counts", {})
-    sizes = meta.get("solutions per question", {})
-    return facts | {f"{name} mentions per question": value for name, value in sizes.items()}
-
-
-def _scores_in_training(
-    run_dir: Path, used: Mapping[str, Any], step: int | None
-) -> Iterator[Score]:
-    """The last evaluation of this step in training, if the folder still says it."""
-    if not (run_dir / METRICS_FILE).exists():  # copied without its log
-        return
-    found = [x for x in read_metrics(run_dir) if x["kind"] == "eval" and x["step"] == step]
-    if found:
-        count = used.get("dev_questions")
-        which = "in training" if count is None else f"in training, first {count} questions"
-        values = {name: x for name, x in found[-1].items() if name not in ("kind", "step")}
-        yield from _rows(_path_name(used["dev"]), which, values)
-
-
-def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Score]:
-    """What ``evaluate`` wrote about this checkpoint."""
+def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> Iterator[Row]:
+    """The evaluation of a checkpoint in training, and those of ``evaluate``, as far as they are
+    still in the folder."""
+    evaluations: list[tuple[str, str, Mapping[str, float]]] = []
+    if (run_dir / METRICS_FILE).exists():  # not copied without its log
+        for line in read_metrics(run_dir):
+            if line["kind"] == "eval" and line["step"] == checkpoint["number"]:
+                count = used.get("dev_questions")
+                which = "in training" + ("" if count is None else f", first {count} questions")
+                scores = {name: x for name, x in line.items() if name not in ("kind", "step")}
+                evaluations = [(_path_name(used["dev"]), which, scores)]
     for file in sorted(run_dir.glob("scores-*.json")):
         content = read_json(file)
         if content["checkpoint"] == checkpoint:
-            options, split = content["options"], content["split"]["name"]
-            changed = [
-                f"{name} {value}"
-                for name, value in options.items()
-                if name != "questions"  # of which only the chosen scores are
-                and not (value is None or value is False or value == [])  # but 0 was given
-            ]
-            changed.remove(f"checkpoint {checkpoint['name']}")
-            yield from _rows(split, ", ".join(changed), content["scores"])
-            if chosen := content.get("chosen"):
-                which = f"{chosen['questions']} chosen questions ({options['questions']})"
-                yield from _rows(split, ", ".join([*changed, which]), chosen["scores"])
+            split = content["split"]["name"]
+            options = {n: x for n, x in content["options"].items() if x not in (None, [])}
+            chosen, which = options.pop("questions", None), _changed(options)
+            evaluations.append((split, which, content["scores"]))
+            if "chosen" in content:
+                count, scores = content["chosen"]["questions"], content["chosen"]["scores"]
+                which = ", ".join(filter(None, [which, f"{count} chosen questions ({chosen})"]))
+                evaluations.append((split, which, scores))
+    for split, which, scores in evaluations:
+        for name, value in scores.items():
+            yield split, which, name, score_text(name, value)
 
 
-def _rows(split: str, which: str, scores: Mapping[str, float]) -> Iterator[Score]:
-    return ((split, which, name, score_text(name, value)) for name, value in scores.items())
-
-
-def _versions(content: Mapping[str, Any]) -> dict[str, str]:
-    names = ("jax", "flax", "tokenizers")
-    return {
-        "hardem_jax, in training": content.get("version", "unknown"),
-        "hardem_jax": __version__,
-        **{name: version(name) for name in names},
-        "python": platform.python_version(),
-    }
+def _changed(options: Mapping[str, Any]) -> str:
+    given = {n: x for n, x in options.items() if x is not False and n != "checkpoint"}
+    return ", ".join(f"{name} {value}" for name, value in given.items())
