@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -213,7 +213,15 @@ class Join:
         named = {id: None for key, _ in asked for id, _ in run[key]}
         read = read_passages(self.passages, skips=ExclusionCounts(), only=named)
         texts = {passage.id: (passage.title, passage.text) for passage in counted(read, "passages")}
-        _report(f"passages that {self.ranking.name} names", named, texts, self.passages)
+        missing = [id for id in named if id not in texts]
+        few = ", ".join(printable(id) for id in missing[:3]) + ", ..." * (len(missing) > 3)
+        what = f"passages that {self.ranking.name} names"
+        if missing and not texts:
+            expected = f"expected {what}, such as {few}"
+            raise InputError(f"{self.passages}: {expected}, found none of {len(named)}")
+        if missing:
+            count = f"{len(missing)} of {len(named)}"
+            print(f"{count} {what} are not in {self.passages.name}: {few}")
         found = (
             (question, [Passage(id, *texts[id], score) for id, score in run[key] if id in texts])
             for key, question in asked
@@ -245,25 +253,9 @@ class Join:
                 f"{self.ranking}: expected the ids of questions in {self.questions}, found "
                 f"{next(iter(run))!r} and others (--lines-from 0 or 1 if they count its questions)"
             )
-        if self.lines_from is None:
-            known = {key for key, _ in asked} | {id for id, _ in skips.left_out}
-        else:
-            total = len(asked) + len(absent) + len(skips.left_out)
-            known = {str(self.lines_from + place) for place in range(total)}
-        _report(f"questions of {self.ranking.name}", run, known, self.questions)
         for id in absent:
             skips.add(NOT_IN_RUN, id)
         return asked
-
-
-def _report(what: str, named: Collection[str], found: Container[str], file: Path) -> None:
-    """Says in a line which ids are not in a file; an `InputError` if none of them is."""
-    missing = [id for id in named if id not in found]
-    few = ", ".join(printable(id) for id in missing[:3]) + ", ..." * (len(missing) > 3)
-    if missing and len(missing) == len(named):
-        raise InputError(f"{file}: expected {what}, such as {few}, found none of {len(named)}")
-    if missing:
-        print(f"{len(missing)} of {len(named)} {what} are not in {file.name}: {few}")
 
 
 class _Results:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, ExclusionCounts
 from hardem_jax.data.json_fields import get_field, get_id, lacks
 from hardem_jax.data.json_stream import PathLike, iter_json_records, iter_lines, long_csv_fields
+from hardem_jax.documents.examples import Passage
 from hardem_jax.errors import InputError
 
 # Reasons of `ExclusionCounts`, for passages left out:
@@ -31,23 +31,13 @@ _COLUMNS = ("id", "text", "title")
 _TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
 
 
-@dataclass(frozen=True)
-class RawPassage:
-    """A passage of a file; its title may be empty, and ``place`` is file and line."""
-
-    place: str
-    id: str
-    title: str
-    text: str
-
-
 def read_passages(
     path: PathLike,
     *,
     skips: ExclusionCounts,
     max_characters: int = 1_000_000,
     only: Container[str] | None = None,
-) -> Iterator[RawPassage]:
+) -> Iterator[Passage]:
     """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV, also ``.gz``.
 
     `skips` counts what is left out: another number of fields than the header, misplaced quotation
@@ -58,9 +48,9 @@ def read_passages(
     is_json = name.endswith((".jsonl", ".json"))
     rows = _json_rows(path) if is_json else _tsv_rows(path, skips)
     seen: set[str] = set()
-    for passage in rows:
+    for place, passage in rows:
         if not passage.id:
-            skips.add(NO_PASSAGE_ID, passage.place)
+            skips.add(NO_PASSAGE_ID, place)
         elif only is not None and passage.id not in only:
             continue
         elif not passage.text.strip():
@@ -74,7 +64,7 @@ def read_passages(
             yield passage
 
 
-def _json_rows(path: PathLike) -> Iterator[RawPassage]:
+def _json_rows(path: PathLike) -> Iterator[tuple[str, Passage]]:
     for _, place, record in iter_json_records(path):
         key = "text" if "text" in record else "contents"
         if key not in record:
@@ -84,10 +74,10 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
         title = get_field(record, "title", str, place) or ""
         if key == "contents" and not title and (first := _TITLE_LINE.match(text)):
             title, text = first["title"], text[first.end() :]
-        yield RawPassage(place, id, title, text)
+        yield place, Passage(id, title, text)
 
 
-def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[RawPassage]:
+def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[tuple[str, Passage]]:
     lines = iter_lines(path)
     first = next(lines, (0, ""))[1].removeprefix("\ufeff")
     header = _parse_row(first) or []
@@ -105,7 +95,7 @@ def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[RawPassage]:
             skips.add(BAD_FIELDS, f"line {number}")
         else:
             id, passage, title = (row[column] for column in places)
-            yield RawPassage(f"{path}: line {number}", id.strip(), title, passage)
+            yield f"{path}: line {number}", Passage(id.strip(), title, passage)
 
 
 def _parse_row(line: str) -> list[str] | None:

@@ -15,9 +15,7 @@ A run has ids only. `read_passages` finds their texts.
 from __future__ import annotations
 
 import math
-import string
 import sys
-from collections.abc import Sequence
 
 from hardem_jax.data.json_fields import get_id, get_objects, lacks
 from hardem_jax.data.json_stream import (
@@ -93,7 +91,6 @@ def _best(ranking: Ranking, top: int) -> Ranking:
 
 
 def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
-    names = _names(provenance_id)
     found: dict[str, Ranking] = {}
     for _, place, record in iter_json_records(path):
         question = get_id(record, "id", place)
@@ -102,12 +99,18 @@ def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
         ranking = found.setdefault(question, [])
         for output in get_objects(record, "output", place):
             for entry in get_objects(output, "provenance", place):
-                values = {name: get_id(entry, name, place) for name in names}
-                if missing := [name for name, value in values.items() if value is None]:
-                    raise lacks(entry, f"{missing[0]!r} in its provenance", place)
+                given = {name: value for name, value in entry.items() if value is not None}
+                try:
+                    passage = provenance_id.format_map(given)
+                except KeyError as error:
+                    raise lacks(entry, f"{error} in its provenance", place) from None
+                except (ValueError, IndexError, AttributeError, TypeError) as error:
+                    expected = "expected fields of the provenance in braces, as {wikipedia_id}"
+                    message = f"--provenance-id: {expected}, found {provenance_id!r}"
+                    raise InputError(message) from error
                 score = entry.get("score")
                 known = isinstance(score, (int, float)) and abs(score) <= sys.float_info.max
-                ranking.append((provenance_id.format(**values), score if known else None))
+                ranking.append((passage, score if known else None))
     return found
 
 
@@ -122,15 +125,3 @@ def _pyserini(path: PathLike) -> dict[str, Ranking]:
                 raise InputError(f"{place}: expected a passage's id under 'docid', found none")
             ranking.append((passage, None if score is None else _score(str(score), place)))
     return found
-
-
-def _names(template: str) -> Sequence[str]:
-    """The fields that a template names."""
-    try:
-        names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
-    except ValueError:  # a brace too many
-        names = []
-    if not names or not all(name.isidentifier() for name in names):
-        expected = "expected fields of the provenance in braces, such as {wikipedia_id}"
-        raise InputError(f"--provenance-id: {expected}, found {template!r}")
-    return names

@@ -24,8 +24,9 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -34,8 +35,6 @@ from hardem_jax.errors import check_many, check_text, check_texts, require
 _WORD = re.compile(r"\S+")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _BITS = 64
-# Words of the document times answers processed together, so that the states fit a CPU cache.
-_CELLS_AT_ONCE = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +88,8 @@ def enumerate_rouge_spans(
         rules: which spans make up Z; None for the argmax rule.
 
     Returns:
-        One Z per question, in order. Memory: 8 MiB, or about 35 bytes for each of the
-        ``W * max_words`` spans if that is more.
+        One Z per question, in order. Memory: two bytes for each answer and each of the
+        ``W * max_words`` spans, and some more.
 
     Raises:
         TypeError: something is not a string, or a string is passed instead of a list of answers.
@@ -104,15 +103,24 @@ def enumerate_rouge_spans(
     check_text(text, "text")
     check_many(questions, "questions", "lists of answers")
     golds = [
-        [gold.lower() for gold in check_texts(answers, f"answers of question {index}")]
+        [gold.lower().split() for gold in check_texts(answers, f"answers of question {index}")]
         for index, answers in enumerate(questions)
     ]
     words = [match.span() for match in _WORD.finditer(text)]
     offsets = np.array(words, np.int32).reshape(-1, 2)
     tokens = [text[start:end].lower() for start, end in words]
     legal = _legal(tokens, rules.max_words)
-    selected = _by_lcs(tokens, golds, legal, rules)
-    return [_to_characters(spans, scores, offsets) for spans, scores in selected]
+    lengths = iter(lcs_lengths(tokens, list(itertools.chain(*golds)), rules.max_words))
+    sizes = np.arange(1, rules.max_words + 1)[:, None]
+    solutions = []
+    for answers in golds:
+        scores = np.zeros(legal.shape)
+        for answer in answers:
+            # A single division, so that equal fractions give equal floats.
+            f1 = 2.0 * next(lengths) / (sizes + len(answer))
+            np.maximum(scores, f1, out=scores)
+        solutions.append(_select(scores, legal, offsets, rules))
+    return solutions
 
 
 def lcs_lengths(
@@ -190,53 +198,18 @@ def _legal(tokens: Sequence[str], max_words: int) -> np.ndarray:
     return (first <= last) & (last < len(tokens))
 
 
-def _by_lcs(
-    tokens: Sequence[str],
-    questions: Sequence[Sequence[str]],
-    legal: np.ndarray,
-    rules: RougeRules,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    sizes = np.arange(1, rules.max_words + 1)[:, None]
-    for group in _groups(questions, max(1, _CELLS_AT_ONCE // max(1, len(tokens)))):
-        answers = list(dict.fromkeys(gold for golds in group for gold in golds))
-        words = [answer.split() for answer in answers]
-        lengths = dict(zip(answers, lcs_lengths(tokens, words, rules.max_words), strict=True))
-        for golds in group:
-            scores = np.zeros(legal.shape)
-            for gold in golds:
-                # A single division, so that equal fractions give equal floats.
-                np.maximum(scores, 2.0 * lengths[gold] / (sizes + len(gold.split())), out=scores)
-            candidates = np.argwhere((scores >= rules.minimum) & legal)
-            yield _select(candidates, scores[tuple(candidates.T)], rules)
-
-
-def _groups(questions: Sequence[Sequence[str]], max_answers: int) -> Iterator[list[Sequence[str]]]:
-    """Yields consecutive questions in groups of at most `max_answers` answers or one question."""
-    group: list[Sequence[str]] = []
-    for golds in questions:
-        if group and sum(map(len, group)) + len(golds) > max_answers:
-            yield group
-            group = []
-        group.append(golds)
-    if group:
-        yield group
-
-
 def _select(
-    candidates: np.ndarray, scores: np.ndarray, rules: RougeRules
-) -> tuple[np.ndarray, np.ndarray]:
-    """Selects Z, in document order, from candidates ``[N, 2]`` (number of words - 1, first word)
-    that reach the minimum score."""
-    best_first = np.lexsort((candidates[:, 0], candidates[:, 1], -scores))
+    scores: np.ndarray, legal: np.ndarray, offsets: np.ndarray, rules: RougeRules
+) -> RougeSpans:
+    """Z of one question, given the F1 of every span, ``[K, W]``, and the places of the words."""
+    more, first = np.nonzero((scores >= rules.minimum) & legal)
+    scores = scores[more, first]
+    ranked = np.lexsort((more, first, -scores))
     num_kept = min(rules.keep, len(scores))
     if rules.ties and num_kept:
-        num_kept = int(np.sum(scores >= scores[best_first[num_kept - 1]]))
-    chosen = best_first[:num_kept]
-    chosen = chosen[np.lexsort((candidates[chosen, 0], candidates[chosen, 1]))]
-    return candidates[chosen], scores[chosen]
-
-
-def _to_characters(spans: np.ndarray, scores: np.ndarray, offsets: np.ndarray) -> RougeSpans:
-    first, last = spans[:, 1], spans[:, 0] + spans[:, 1]
-    characters = np.stack([offsets[first, 0], offsets[last, 1]], axis=1)
-    return RougeSpans(characters.astype(np.int32), scores)
+        num_kept = int(np.sum(scores >= scores[ranked[num_kept - 1]]))
+    chosen = ranked[:num_kept]
+    chosen = chosen[np.lexsort((more[chosen], first[chosen]))]
+    ends = offsets[first[chosen] + more[chosen], 1]
+    spans = np.stack([offsets[first[chosen], 0], ends], axis=1)
+    return RougeSpans(spans.astype(np.int32), scores[chosen])

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
+from hardem_jax.documents.metrics.rouge import lcs_f1
 from hardem_jax.errors import InputError
-from hardem_jax.metrics.rouge_l import lcs_f1, rouge_l_1_0_1
 from hardem_jax.spans.solutions import RougeRules, enumerate_rouge_spans, lcs_lengths
 
 WORDS = ["a", "b", "c", "d", "x.y", "e.", ".f", ".", "..", ",", "--"]
@@ -21,7 +21,7 @@ def every_span(text, golds, rules):
         for end in [end for end in ends if end > start][: rules.max_words]:
             span = text[start:end]
             if any(character.isalnum() for character in span):
-                score = max(lcs_f1(span.lower(), gold) for gold in golds)
+                score = lcs_f1(span, golds)
                 found.append((score, start, end))
     return found
 
@@ -65,7 +65,7 @@ def test_answers_of_several_machine_words(size):
     for a, k in itertools.product(range(3), (0, 30, 79)):
         for start in (0, 3, 9, 70, 89):
             end = min(start + k + 1, 90)
-            f1 = lcs_f1(" ".join(words[start:end]), " ".join(answers[a]))
+            f1 = lcs_f1(" ".join(words[start:end]), [" ".join(answers[a])])
             assert lengths[a, k, start] == round(f1 * (end - start + len(answers[a])) / 2)
 
 
@@ -81,18 +81,6 @@ def test_a_carry_passes_a_machine_word_without_a_match():
     answer = ["x"] * 63 + ["a"] + ["z"] * 64 + ["b"]
     lengths = lcs_lengths(["b", "a", "b"], [answer], 3)
     assert lengths[0].tolist() == [[1, 1, 1], [1, 2, 1], [2, 2, 1]]
-
-
-def test_many_questions_are_the_same_as_one_after_the_other():
-    rng = random.Random(2)
-    # More words times answers than are looked at together.
-    text = " ".join(rng.choices(WORDS, k=600))
-    questions = [[" ".join(rng.choices(WORDS, k=4))] * rng.randint(0, 3) for _ in range(150)]
-    together = list(enumerate_rouge_spans(text, questions))
-    alone = [z for question in questions for z in enumerate_rouge_spans(text, [question])]
-    for one, two in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(one.spans, two.spans)
-        np.testing.assert_array_equal(one.scores, two.scores)
 
 
 def test_spans_are_whole_words_in_any_case_with_something_said():
@@ -154,17 +142,3 @@ def test_rules_that_make_no_sense(wrong, culprit):
 def test_answers_are_lists_of_strings(text, questions, message):
     with pytest.raises(TypeError, match=f"^{message}"):
         enumerate_rouge_spans(text, questions)
-
-
-def test_answers_may_be_any_iterables():
-    found = enumerate_rouge_spans("a b", (np.array(["b"]), (answer for answer in ["a"]), ()))
-    assert [z.spans.tolist() for z in found] == [[[2, 3]], [[0, 1]], []]
-
-
-def test_words_are_not_letters():
-    for words, answers in (("a b", [["a"]]), (["a", "b"], ["a"])):
-        with pytest.raises(TypeError, match="expected a list of strings, found the string"):
-            lcs_lengths(words, answers, 2)
-    for score in (rouge_l_1_0_1, lcs_f1):
-        with pytest.raises(TypeError, match="expected a string, found list"):
-            score(["a"], "a")

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from hardem_jax.documents.metrics import rouge
-from hardem_jax.metrics import rouge_l as rouge_score
 
 
 def f_of(shared, predicted, gold):
@@ -34,9 +33,7 @@ def f_of(shared, predicted, gold):
     ],
 )
 def test_what_the_package_counts(prediction, gold, counts):
-    sentences = [rouge_score.split_sentences(text) for text in (prediction, gold)]
-    assert rouge_score.overlap(*sentences) == counts
-    assert rouge_score.rouge_l_1_0_1(prediction, gold) == f_of(*counts)
+    assert rouge.rouge_l(prediction, [gold]) == f_of(*counts)
 
 
 def test_the_older_f_has_beta_equal_to_p_over_r():
@@ -52,7 +49,7 @@ def test_the_older_f_has_beta_equal_to_p_over_r():
 
 
 def test_plain_f_counts_every_token():
-    assert rouge_score.lcs_f1("no no . no", "no . no no") == 2 * 3 / (4 + 4)
+    assert rouge.lcs_f1("no no . no", ["no . no no"]) == 2 * 3 / (4 + 4)
     assert rouge.lcs_f1("five", ["five ."]) == 2 * 1 / (1 + 2)
     assert rouge.lcs_f1("b a", ["a b"]) == 2 * 1 / (2 + 2)
 
@@ -103,7 +100,5 @@ def test_equals_the_package(shared_dir):
     vectors = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(vectors) == 1439
     for vector in vectors:
-        found = [rouge_score.rouge_l_1_0_1(vector["prediction"], g) for g in vector["golds"]]
         # To the last bit.
-        assert found == [of_one["f"] for of_one in vector["rouge_l"]]
         assert rouge.rouge_l(vector["prediction"], vector["golds"]) == vector["max_f"]
