@@ -23,13 +23,13 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments import open_qa
+from experiments import triviaqa_open
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.evaluate import written
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare(open_qa.Prepare):
+class Prepare(triviaqa_open.Prepare):
     """Find every mention in the retrieved passages and cut them into windows.
 
     Attributes:
@@ -41,7 +41,7 @@ class Prepare(open_qa.Prepare):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluate(open_qa.Evaluate):
+class Evaluate(triviaqa_open.Evaluate):
     """Score a trained reader, and choose how many passages to read.
 
     On the development split, ``--sweep 10 20 40 80`` scores every number out of one reading and
@@ -64,7 +64,7 @@ class Evaluate(open_qa.Evaluate):
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-COMMANDS = open_qa.COMMANDS | {"prepare": Prepare, "evaluate": Evaluate}
+COMMANDS = triviaqa_open.COMMANDS | {"prepare": Prepare, "evaluate": Evaluate}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.nq_open")

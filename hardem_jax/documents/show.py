@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hardem_jax.show.record import Choose, Entry, Record, Text, everything, in_context, uses
@@ -52,6 +52,16 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
                 continue
         pieces.append((window.document, window.text_start, own))
     return pieces
+
+
+def read_windows(
+    data: Any, inputs: Sequence[Window], readings: Iterable[tuple[int, Any]]
+) -> Iterator[tuple[Any, list[tuple[Window, Any]]]]:
+    """Each question, and its windows with what a model says about them."""
+    found: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
+    for index, reading in readings:
+        found[data.places[index, 0]].append((inputs[index], reading))
+    return zip(data.questions, found, strict=True)
 
 
 #: Characters of a document that are shown around its mentions.

@@ -231,8 +231,10 @@ def make_windows(
     config.check_room(num_special, num_choice_tokens)
     room = config.max_tokens - num_special - num_choice_tokens
     has_answer = bool(example.golds) and "" not in example.golds
-    offered = [choice for choice in config.choices if not (has_answer and is_unknown(choice))]
-    chosen, aliases = _split_aliases(example.aliases, offered)
+    offered = {alias_forms(x) for x in config.choices if not (has_answer and is_unknown(x))}
+    forms = {alias: alias_forms(alias) for alias in example.aliases}
+    chosen = offered & set(forms.values())
+    aliases = [alias for alias, form in forms.items() if form not in offered]
     front = _Front(
         example.id, question, lead, choices, _choice_tokens(config.choices, choices, chosen)
     )
@@ -288,18 +290,6 @@ class _Front:
     lead: str  # the choices, with a blank after each
     choices: Encoding
     solutions: np.ndarray  # [Z, 2] int32, tokens of choices, counted from 0, that are answers
-
-
-def _split_aliases(
-    aliases: Sequence[str], choices: Sequence[str]
-) -> tuple[set[tuple[str, ...]], list[str]]:
-    """Forms of the aliases that are choices, and the other aliases."""
-    if not choices:
-        return set(), list(aliases)
-    offered = {alias_forms(choice) for choice in choices}
-    forms = {alias: alias_forms(alias) for alias in aliases}
-    others = [alias for alias in aliases if forms[alias] not in offered]
-    return set(forms.values()) & offered, others
 
 
 def _choice_tokens(

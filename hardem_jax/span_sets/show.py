@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hardem_jax.documents.prepared import Question
-from hardem_jax.documents.show import window_texts
+from hardem_jax.documents.show import read_windows, window_texts
 from hardem_jax.documents.windows import Window
 from hardem_jax.show.record import Choose, Entry, Record, View, everything
 from hardem_jax.span_sets.inputs import marked_text, marked_tokens, window_with_z
@@ -53,13 +53,7 @@ def views(
     P(z) is that in this window; that of the prediction is its answer's, see
     `hardem_jax.span_sets.task.TaggedAnswer`.
     """
-    by_question: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
-    for index, reading in readings:
-        by_question[data.places[index, 0]].append((inputs[index], reading))
-    return [
-        _view(task, config, question, windows)
-        for question, windows in zip(data.questions, by_question, strict=True)
-    ]
+    return [_view(task, config, *asked) for asked in read_windows(data, inputs, readings)]
 
 
 def _view(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import numpy as np
@@ -43,6 +43,7 @@ from hardem_jax.encoders.pretrained import (
 )
 from hardem_jax.encoders.weights import WeightTable, dense, head_of
 from hardem_jax.errors import InputError
+from hardem_jax.settings import from_json
 from hardem_jax.spans.model import SelectorInput, SoftmaxOver, SpanReader
 
 _SPANS, _SELECTOR = "qa_outputs", "qa_classifier"
@@ -203,17 +204,16 @@ def read_details(folder: Path) -> dict[str, Any]:
 
 def _own_options(folder: Path, softmax_over: SoftmaxOver | None) -> dict[str, Any]:
     """Arguments of `SpanReader` that a ``config.json`` has for it."""
-    content = read_details(folder)
+    content = {"softmax_over": "tokens"} | read_details(folder)
+    if softmax_over is not None:
+        content["softmax_over"] = softmax_over
     kinds = {"softmax_over": SoftmaxOver, "selector_input": SelectorInput}
-    for name, kind in kinds.items():
-        if name in content and content[name] not in get_args(kind):
-            expected = " or ".join(get_args(kind))
-            raise InputError(
-                f"{folder / 'config.json'}: {_OWN}.{name}: expected {expected}, "
-                f"found {content[name]!r}"
-            )
-    found = {"softmax_over": "tokens"} | {name: content[name] for name in kinds if name in content}
-    return found if softmax_over is None else found | {"softmax_over": softmax_over}
+    place = f"{folder / 'config.json'}: {_OWN}"
+    return {
+        name: from_json(kind, content[name], f"{place}.{name}")
+        for name, kind in kinds.items()
+        if name in content
+    }
 
 
 def _reader(

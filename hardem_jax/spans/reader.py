@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.inputs import pad_windows
 from hardem_jax.documents.questions import WindowInputs
 from hardem_jax.documents.windows import WindowConfig, make_windows
 from hardem_jax.encoders.checkpoint_files import checkpoint_folder
@@ -22,7 +24,7 @@ from hardem_jax.settings import from_json
 from hardem_jax.spans.answers import Answer, WindowReading
 from hardem_jax.spans.checkpoint import load_reader, read_details
 from hardem_jax.spans.config import SpanInference
-from hardem_jax.spans.task import SpanTask, pad_rows
+from hardem_jax.spans.task import SpanTask
 from hardem_jax.task import trained as runs
 
 
@@ -127,7 +129,9 @@ class Reader:
         reader = runs.BatchReader(
             task,
             graphdef,
-            lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),
+            lambda _, num_solutions: functools.partial(
+                pad_windows, num_solutions=num_solutions, pad_id=tokenizer.pad_id
+            ),
             batches=BatchConfig(batch_size, (windows.max_tokens,)),
         )
         return cls(task, params, tokenizer, reader)
@@ -206,8 +210,7 @@ def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:
     context = (text[max(0, start - 60) : start], text[start:end], text[end : end + 60])
     if answer.is_choice:
         context = ("", answer.text, "")
-    fields = {f.name: getattr(answer, f.name) for f in dataclasses.fields(answer)}
-    return FoundAnswer(**fields, document=document, start=start, end=end, context=context)
+    return FoundAnswer(**vars(answer), document=document, start=start, end=end, context=context)
 
 
 def _configured(folder: Path, name: str, kind: type[Any]) -> Any:

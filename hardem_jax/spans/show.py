@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
-from hardem_jax.documents.show import window_texts
+from hardem_jax.documents.show import read_windows, window_texts
 from hardem_jax.errors import check_texts
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
@@ -165,13 +165,7 @@ def views(
     P(z), also that of the prediction, is within a window; where windows overlap, the larger counts.
     """
     del config
-    by_question: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
-    for index, reading in readings:
-        by_question[data.places[index, 0]].append((inputs[index], reading))
-    return [
-        _view(task, question, windows)
-        for question, windows in zip(data.questions, by_question, strict=True)
-    ]
+    return [_view(task, *asked) for asked in read_windows(data, inputs, readings)]
 
 
 def _view(task: Any, question: Question, windows: Sequence[tuple[Window, Any]]) -> View:

@@ -5,9 +5,9 @@ at test:  windows of a question -> the one that the selector ranks first -> its 
 """
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import jax
@@ -50,13 +50,6 @@ Array = jax.Array
 PER_WINDOW = LatentConfig()
 
 
-def pad_rows(pad_id: int, num_solutions: int) -> Pad:
-    """Pads windows to batches, see `pad_windows`."""
-    return lambda rows, num_tokens: pad_windows(
-        rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class SpanModel(WindowModel):
     """A span reader on a pretrained encoder, see `ReaderConfig`."""
@@ -69,31 +62,8 @@ class SpanModel(WindowModel):
 
     def pad(self, inputs: Any, num_solutions: int) -> Pad:
         del inputs
-        return pad_rows(self.tokenizer.pad_id, num_solutions)
-
-    def export(self, params: Any, folder: Path, details: Mapping[str, Any]) -> None:
-        """Writes weights, configuration and tokenizer for Hugging Face transformers.
-
-        Args:
-            params: of the model.
-            folder: that exists.
-            details: see `save_reader`.
-        """
-        from hardem_jax.spans.checkpoint import save_reader
-
-        reader: SpanReader = nnx.merge(self.graphdef, params)
-        save_reader(reader, folder, details=details)
-        self.tokenizer.save_pretrained(
-            folder,
-            max_tokens=self.encoder.max_tokens,
-            token_types=getattr(self.encoder, "type_vocab_size", 1) > 1,
-        )
-
-    def export_jax(self, params: Any, file: Path) -> None:
-        """Writes the reader as a program for jax alone, see `export_reader`."""
-        from hardem_jax.spans.jax_export import export_reader
-
-        file.write_bytes(export_reader(nnx.merge(self.graphdef, params)))
+        pad_id = self.tokenizer.pad_id
+        return functools.partial(pad_windows, num_solutions=num_solutions, pad_id=pad_id)
 
 
 @dataclasses.dataclass(frozen=True)

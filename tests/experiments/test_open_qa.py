@@ -6,7 +6,7 @@ import json
 import pytest
 
 from experiments import nq_open, retrieve, triviaqa_open
-from experiments.open_qa import best_number
+from experiments.triviaqa_open import best_number
 from tests import commands
 from tests.commands import WINDOWS
 from tests.tiny import PEOPLE, PLACES, write_checkpoint

@@ -229,7 +229,7 @@ def test_faults_are_named(saved, change, message):
     [
         (["windows"], "config.json: hardem_jax: expected an object, found"),
         (None, "config.json: hardem_jax: expected an object, found"),
-        ({"softmax_over": "all"}, "softmax_over: expected context or tokens, found 'all'"),
+        ({"softmax_over": "all"}, "softmax_over: expected 'context' . 'tokens', found 'all'"),
     ],
 )
 def test_details_that_make_no_sense_are_refused(saved, content, message):

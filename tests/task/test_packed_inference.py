@@ -10,6 +10,7 @@ from flax import nnx
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
+from hardem_jax.documents.inputs import pad_windows
 from hardem_jax.documents.prepared import Question
 from hardem_jax.documents.questions import ReadingQuestions, WindowInputs
 from hardem_jax.documents.windows import WindowConfig, make_windows
@@ -31,7 +32,7 @@ from hardem_jax.span_sets.model import TaggedReader
 from hardem_jax.span_sets.task import TaggingTask
 from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.model import SpanReader
-from hardem_jax.spans.task import SpanTask, pad_rows
+from hardem_jax.spans.task import SpanTask
 from hardem_jax.task.start import start
 from hardem_jax.task.trained import BatchReader
 from hardem_jax.training.devices.mesh import data_mesh
@@ -136,12 +137,28 @@ def test_spans_of_packed_windows_are_those_of_padded_ones(both, scope, num_devic
     padded, packed = both(
         module,
         lambda **more: SpanTask(SpanInference(**options, **more)),
-        lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),
+        lambda _, n: functools.partial(pad_windows, num_solutions=n, pad_id=tokenizer.pad_id),
         data.windows,
         data,
         num_devices,
     )
     assert len(data.windows) > 8 and len(packed[2]) == 7
+    assert_same(padded, packed)
+
+
+def test_real_pages_are_answered_alike(both, shared_dir, minilm_dir):
+    tokenizer = load_tokenizer(minilm_dir)
+    config = WindowConfig(max_tokens=64, stride=32, max_question_tokens=24)
+    data = asked(triviaqa(shared_dir), tokenizer, config)
+    padded, packed = both(
+        SpanReader(encoder(tokenizer.vocab_size), rngs=nnx.Rngs(1)),
+        lambda **more: SpanTask(SpanInference(batch_size=16, scope="document", **more)),
+        lambda _, n: functools.partial(pad_windows, num_solutions=n, pad_id=tokenizer.pad_id),
+        data.windows,
+        data,
+        num_devices=2,
+    )
+    assert len(packed[2]) == 4 and all(answer.text for answer in packed[2].values())
     assert_same(padded, packed)
 
 

@@ -56,6 +56,10 @@ class Export:
     program: bool = False
 
     def run(self) -> None:
+        from flax import nnx
+
+        from hardem_jax.spans.checkpoint import save_reader
+        from hardem_jax.spans.jax_export import export_reader
         from hardem_jax.task.trained import Trained
 
         # With "." or a link, the folder itself is replaced.
@@ -73,10 +77,17 @@ class Export:
         with work_folder(out) as work:
             new = work / "new"
             new.mkdir()
-            trained.model.export(trained.params, new, details)
+            reader: Any = nnx.merge(trained.model.graphdef, trained.params)
+            encoder = trained.model.encoder
+            save_reader(reader, new, details=details)
+            trained.model.tokenizer.save_pretrained(
+                new,
+                max_tokens=encoder.max_tokens,
+                token_types=getattr(encoder, "type_vocab_size", 1) > 1,
+            )
             write_text(new / "README.md", card)
             if self.program:
-                trained.model.export_jax(trained.params, new / "reader.jaxprogram")
+                (new / "reader.jaxprogram").write_bytes(export_reader(reader))
             if empty:
                 out.rmdir()
             new.rename(out)
