@@ -9,11 +9,6 @@ import pytest
 from hardem_jax.words import cuts_word, search_terms, split_words
 
 
-def test_only_text_has_words():
-    with pytest.raises(TypeError, match="^text: expected a string, found None"):
-        split_words(None)
-
-
 @pytest.mark.parametrize(
     ("text", "pieces"),
     [

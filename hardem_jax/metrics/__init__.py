@@ -35,9 +35,7 @@ def best_over_golds(
 def check_golds(golds: Mapping[str, object]) -> None:
     """Raises InputError if there is no question to score."""
     if not golds:
-        raise InputError(
-            "no questions to score: expected at least one question with golds, found 0"
-        )
+        raise InputError("no questions to score: expected at least one with golds, found 0")
 
 
 def corpus_score(
@@ -46,17 +44,10 @@ def corpus_score(
     predictions: Mapping[str, str],
     golds: Mapping[str, Sequence[str]],
 ) -> dict[str, float | int]:
-    """Mean `exact_match` and `f1` in percent over every question of `golds`.
+    """Mean `exact_match` and `f1` in percent over every question of `golds`, and `COUNTS`.
 
-    The denominator is always the number of questions in `golds`: a question without a prediction
-    scores 0 and counts as `missing`. Predictions for other questions do not change the scores and
-    count as `unknown`.
-
-    Returns:
-        `em` and `f1` in percent; `questions`, `missing` and `unknown` as counts.
-
-    Raises:
-        InputError: `golds` is empty.
+    A question without a prediction scores 0 and counts as `missing`; predictions for other
+    questions change no score and count as `unknown`.
     """
     check_golds(golds)
     answered = [key for key in golds if key in predictions]
@@ -74,15 +65,10 @@ def corpus_score(
 class StringMetrics:
     """Exact match and token F1 of normalised strings, as in SQuAD and TriviaQA.
 
-    Attributes:
-        normalize: maps a string to the form that is compared.
+    ``normalize`` maps a string to the form that is compared.
 
     Example:
         >>> metrics = StringMetrics(str.lower)
-        >>> metrics.exact_match("New York", ["new york", "Big Apple"])
-        1.0
-        >>> metrics.f1("in New York City", ["New York", "Big Apple"])
-        0.6666666666666666
         >>> metrics.score({"q1": "1984", "q9": "?"}, {"q1": ["1984"], "q2": ["Rome"]})
         {'em': 50.0, 'f1': 50.0, 'questions': 2, 'missing': 1, 'unknown': 1}
     """
@@ -90,22 +76,14 @@ class StringMetrics:
     normalize: Callable[[str], str]
 
     def exact_match(self, prediction: str, golds: Sequence[str]) -> float:
-        """1.0 if the normalised prediction equals any normalised gold, else 0.0.
-
-        Raises:
-            TypeError: `golds` is a single string.
-        """
+        """1.0 if the normalised prediction equals any normalised gold, else 0.0."""
         normalized = self.normalize(prediction)
         return best_over_golds(
             lambda _, gold: normalized == self.normalize(gold), prediction, golds
         )
 
     def f1(self, prediction: str, golds: Sequence[str]) -> float:
-        """Token F1 in [0, 1] of the normalised strings, the maximum over `golds`.
-
-        Raises:
-            TypeError: `golds` is a single string.
-        """
+        """Token F1 in [0, 1] of the normalised strings, the maximum over `golds`."""
         tokens = self.normalize(prediction).split()
         return best_over_golds(
             lambda _, gold: token_f1(tokens, self.normalize(gold).split()), prediction, golds
@@ -114,13 +92,5 @@ class StringMetrics:
     def score(
         self, predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]
     ) -> dict[str, float | int]:
-        """Scores of a data set over all questions of `golds` (see `corpus_score`).
-
-        Args:
-            predictions: question id -> predicted answer text.
-            golds: question id -> accepted answer texts.
-
-        Raises:
-            InputError: `golds` is empty.
-        """
+        """Scores of a data set over all questions of `golds`, both by id (see `corpus_score`)."""
         return corpus_score(self.exact_match, self.f1, predictions, golds)

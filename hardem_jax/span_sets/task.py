@@ -208,12 +208,10 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
             own = {id: found for id, found in texts.items() if id in group}
             scores |= {f"{n} {name}": x for n, x in official(data.metric, own, group).items()}
         scores |= by_set_size(texts, data.questions, data.metric)
-        counts = [
-            len(texts.get(question.id, ())) == _num_texts(question.golds)
-            for question in data.questions
-        ]
-        scores |= {"num spans": 100 * float(np.mean(counts))}
-        return scores | {"selector": 100 * float(np.mean(hits))}, answers
+        counts = [len(texts.get(q.id, ())) == _num_texts(q.golds) for q in data.questions]
+        shares = {"num spans": counts, "selector": hits}
+        scores |= {name: 100 * float(np.mean(own)) for name, own in shares.items() if own}
+        return scores, answers
 
     def by_question(
         self, data: TaggingQuestions, answers: dict[str, TaggedAnswer]
@@ -222,11 +220,8 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
         return official_by_question(data.metric, texts, golds_by_id(data))
 
     def metric_names(self, data: TaggingQuestions) -> set[str]:
-        golds = golds_by_id(data)
-        names = list(official(data.metric, {}, golds))
-        by_count = [f"{name} {count}" for name in names for count in _by_count(golds)]
-        by_size = by_set_size({}, data.questions, data.metric)
-        return {*names, *by_count, *by_size, "num spans", "selector"}
+        scores, _ = self.score(data, iter(()))
+        return {*scores, "selector"}
 
     def describe(self, data: TaggingQuestions, inputs: Inputs) -> str:
         with_z = int((inputs.sizes[:, 1] > 0).sum())

@@ -89,9 +89,10 @@ class _Compare(CompareCommand):
         scores = {}
         if self.train_questions:
             trained, train = self.trained(run_dir), cast(Train, self.any_run)
-            for folder, split in zip(self.data, split_names(self.data), strict=True):
-                data = train.open_split(folder, self.train_questions)
-                on_train, _ = trained.evaluate(data)
+            names = [folder.name for folder in self.data]
+            for folder in self.data:
+                split = folder.name if names.count(folder.name) == 1 else folder
+                on_train, _ = trained.evaluate(train.open_split(folder, self.train_questions))
                 scores |= {f"{split}: {name}": value for name, value in on_train.items()}
         return scores
 
@@ -103,24 +104,6 @@ def compare(train: type[Train], **curves: str) -> Any:
 
 
 Compare = compare(Train, f1="F1 (%)", em="exact match (%)")
-
-
-def split_names(folders: Sequence[Path]) -> list[str]:
-    """As many of the last parts of each path as it takes to tell all of them apart.
-
-    Example:
-        >>> split_names([Path("squad/train"), Path("quoref/train")])
-        ['squad-train', 'quoref-train']
-        >>> split_names([Path("built/squad"), Path("built/quoref")])
-        ['squad', 'quoref']
-    """
-    paths = list(dict.fromkeys(folders))
-    longest = max(len(path.parts) for path in paths)
-    for count in range(1, longest + 1):
-        names = {path: "-".join(path.parts[-count:]) for path in paths}
-        if len(set(names.values())) == len(paths):
-            break
-    return [names[path] for path in folders]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -255,23 +238,18 @@ class Predict(PredictOnDocuments):
         except InputError as error:
             names = ", ".join(map(str, self.document))
             raise InputError(f"{names}: {str(error).removeprefix('documents: ')}") from error
-        return [(self._content(answer), self._lines(answer)) for answer in found]
+        return [self._shown(answer) for answer in found]
 
-    def _content(self, answer: FoundAnswer) -> dict[str, Any]:
-        content = _as_json(answer)
-        if not answer.is_choice:
-            content["document"] = str(self.document[answer.document])
-        return content
-
-    def _lines(self, answer: FoundAnswer) -> list[str]:
+    def _shown(self, answer: FoundAnswer) -> tuple[dict[str, Any], list[str]]:
         text = " ".join(answer.text.split()) or "(no answer)"
         first = f"{answer.probability:6.1%}  {text}"
         if answer.is_choice:
-            return [first, "(in no document)"]
+            return _as_json(answer), [first, "(in no document)"]
         before, text, after = answer.context
         context = " ".join(f"...{before}[{text}]{after}...".split())
-        path = self.document[answer.document]
-        return [first, f"{context}  ({path}, characters {answer.start}-{answer.end})"]
+        path = str(self.document[answer.document])
+        place = f"({path}, characters {answer.start}-{answer.end})"
+        return _as_json(answer) | {"document": path}, [first, f"{context}  {place}"]
 
 
 #: All but ``prepare``, which reads a data set.

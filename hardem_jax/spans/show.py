@@ -10,7 +10,7 @@ import numpy as np
 
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
 from hardem_jax.documents.show import read_windows, window_texts
-from hardem_jax.errors import check_texts
+from hardem_jax.errors import check_text, check_texts
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Choose,
@@ -110,6 +110,7 @@ def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:
           [2]  Daily (Herald  35-48
           [3]  Herald         42-48
     """
+    check_text(text, "text")
     names = (aliases,) if isinstance(aliases, str) else check_texts(aliases, "aliases")
     found = enumerate_spans(split_words(text), AliasMatcher(names)).tolist()
     solutions = tuple(Span(execute_span(text, a, b), a, b) for a, b in found)

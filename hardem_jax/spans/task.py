@@ -231,13 +231,8 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         return official_by_question(data.metric, texts, golds_by_id(data))
 
     def metric_names(self, data: ReadingQuestions) -> set[str]:
-        names = list(official(data.metric, {}, golds_by_id(data)))
-        if data.metric == "squad2":
-            names += best_thresholds({}, golds_by_id(data))
-        sweep = self.inference.sweep
-        swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
-        by_size = by_set_size({}, data.questions, data.metric)
-        return {*names, *swept, *by_size, "selector", "first z", "true z", "true z, not first"}
+        scores, _ = self.score(data, iter(()))
+        return {*scores, "selector", "first z", "true z", "true z, not first"}
 
     def describe(self, data: ReadingQuestions, inputs: Inputs) -> str:
         num_positives = int((inputs.sizes[:, 1] > 0).sum())

@@ -86,17 +86,10 @@ def add_rouge_mentions(
     """Adds Z as `mentions`: the spans of the whole document with a high ROUGE-L to one of the
     golds. Consecutive examples on the same document share work."""
     rules = rules or RougeRules()
-    groups = (list(group) for _, group in itertools.groupby(examples, key=_only_document))
+    groups = (list(group) for _, group in itertools.groupby(examples, key=lambda x: x.documents[0]))
     with_mentions = functools.partial(_with_mentions, rules=rules)
     for group in map_in_order(with_mentions, groups, processes=processes, chunk_size=1):
         yield from group
-
-
-def _only_document(example: ReadingExample) -> Document:
-    if len(example.documents) != 1:
-        found = len(example.documents)
-        raise InputError(f"{example.id}: expected one document for ROUGE-L, found {found}")
-    return example.documents[0]
 
 
 def _with_mentions(group: list[ReadingExample], rules: RougeRules) -> list[ReadingExample]:
@@ -142,16 +135,13 @@ def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[st
 def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of the last line from 1, fields) for every non-empty row of a CSV file."""
     reader = csv.reader((line for _, line in iter_lines(file)), strict=True)
+    row: list[str] | None = []
     try:
-        while (row := _next_row(reader)) is not None:
+        while row is not None:
             if row:
                 yield reader.line_num, row
+            with long_csv_fields():  # for the whole process, so not across a yield
+                row = next(reader, None)
     except csv.Error as error:
         place = f"{file}: line {reader.line_num}"
         raise InputError(f"{place}: expected comma-separated values, found {error}") from error
-
-
-def _next_row(reader: Iterator[list[str]]) -> list[str] | None:
-    # The limit is global to the process, so it is not lifted across a yield.
-    with long_csv_fields():
-        return next(reader, None)

@@ -15,7 +15,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from hardem_jax.data.exclusions import (
     EMPTY_DOCUMENT,
@@ -46,10 +46,6 @@ class _Rules:
     choices: Collection[str]
 
     def __post_init__(self) -> None:
-        if self.answers_are not in get_args(AnswersAre):
-            raise ValueError(
-                f"answers_are: expected one of {get_args(AnswersAre)}, found {self.answers_are!r}"
-            )
         object.__setattr__(self, "choices", frozenset(map(str.lower, self.choices)))
 
 
@@ -230,22 +226,18 @@ def _example(
 
 def _answers(record: dict[str, Any], place: str) -> list[tuple[str, int | None]]:
     """Returns (text, start) for every answer with a text."""
-    pairs = []
-    for answer in get_objects(record, "answers", place):
-        text = get_field(answer, "text", str, place) or ""
-        start = get_field(answer, "answer_start", int, place)
-        if text.strip():
-            pairs.append((text, start))
-    return pairs
+    pairs = [
+        (get_field(x, "text", str, place) or "", get_field(x, "answer_start", int, place))
+        for x in get_objects(record, "answers", place)
+    ]
+    return [(text, start) for text, start in pairs if text.strip()]
 
 
 def _first_mention(
     answers: list[tuple[str, int | None]], context: str
 ) -> tuple[int, int, int] | None:
-    if not answers:
-        return None
-    text, start = answers[0]
-    # A negative start would count from the end and could even match there.
-    if start is None or start < 0 or context[start : start + len(text)] != text:
-        return None
-    return 0, start, start + len(text)
+    for text, start in answers[:1]:
+        # A negative start would count from the end and could even match there.
+        if start is not None and start >= 0 and context.startswith(text, start):
+            return 0, start, start + len(text)
+    return None

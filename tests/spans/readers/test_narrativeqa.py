@@ -1,7 +1,6 @@
 """The reader of NarrativeQA's files, what it refuses, and Z in several processes."""
 
 import csv
-import dataclasses
 
 import pytest
 
@@ -153,15 +152,6 @@ def test_examples_are_read_as_they_are_needed(folder):
     )
     next(stream)
     assert seen == ["d1:0", "d1:1", "d1:2", "d2:0"]
-
-
-def test_arguments_that_make_no_sense(folder):
-    with pytest.raises(InputError, match="processes: expected at least 1"):
-        list(add_rouge_mentions(read(folder), processes=0))
-    [example] = read(folder, "valid")
-    twice = dataclasses.replace(example, documents=example.documents * 2)
-    with pytest.raises(InputError, match="d2:0: expected one document"):
-        list(add_rouge_mentions([twice]))
 
 
 def test_real_files(shared_dir):
