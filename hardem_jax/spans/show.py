@@ -70,13 +70,7 @@ class Spans(Z[Span]):
             return []
         if not self.aliases:
             return ["There is no alias to look for."]
-        notes = [
-            f"{alias!r} has no words." for alias in self.aliases if not split_words(alias).forms
-        ]
-        others = [repr(alias) for alias in self.aliases if split_words(alias).forms]
-        if others:
-            notes.append(f"No mention of {', '.join(others)}.")
-        return notes
+        return [f"No mention of {', '.join(map(repr, self.aliases))}."]
 
 
 def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:

@@ -200,18 +200,6 @@ def test_equals_brute_force_and_executes_to_the_answer(seed):
         assert squad_form(execute_span(text, start, end)) in answers
 
 
-@pytest.mark.parametrize("aliases", ["Schumann", None, ["Schumann", None], [1964], [b"x"], b"x", 7])
-def test_aliases_are_a_list_of_strings(aliases):
-    with pytest.raises(TypeError, match="^aliases: expected a list of strings, found "):
-        AliasMatcher(aliases)
-
-
-def test_aliases_may_be_any_iterable_of_strings():
-    for aliases in (("a b",), {"a b"}, iter(["a b"]), np.array(["a b"])):
-        assert AliasMatcher(aliases).num_aliases == 1
-    assert AliasMatcher([]).num_aliases == 0
-
-
 @pytest.mark.parametrize(("start", "end"), [(-3, -1), (2, 2), (3, 1), (0, 6)])
 def test_a_span_lies_inside_its_text(start, end):
     with pytest.raises(ValueError, match="expected a part of 5 characters"):

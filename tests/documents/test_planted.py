@@ -51,18 +51,6 @@ def test_the_true_mention_is_equally_likely_to_be_any_of_z(train):
         assert len(found) > 100 and np.all(np.abs(counts - len(found) / size) < spread)
 
 
-def test_counting_names_is_no_help(train):
-    for example in train[:100]:
-        names = [line.split()[0] for line in example.documents[0].text.splitlines()]
-        _, counts = np.unique(names, return_counts=True)
-        assert len(counts) == CONFIG.num_people and len(set(counts)) == 1
-
-
-def test_names_of_the_splits_are_different(train):
-    answers = {example.golds[0] for example in train}
-    assert answers.isdisjoint(e.golds[0] for e in planted_examples(CONFIG, "dev"))
-
-
 def test_every_word_is_a_piece_of_the_tokenizer(train):
     tokenizer, config = planted_tokenizer(), WindowConfig(64, 32, 8)
     for example in [*train[:100], *planted_examples(CONFIG, "dev")]:
@@ -101,14 +89,6 @@ def test_without_knobs_the_corpus_is_what_it_was_before_there_were_any(config, d
     # The digests are of a time before this field.
     text = "".join(map(repr, examples)).replace(", all_required=False", "").encode()
     assert hashlib.sha256(text).hexdigest()[:16] == digest
-
-
-@pytest.mark.parametrize(("decoys", "num_verbs"), [(0, 4), (1, 8), (5, 4)])
-def test_decoys_set_the_size_of_z(decoys, num_verbs):
-    config = PlantedConfig(decoys=decoys, num_verbs=num_verbs)
-    assert config.set_size == decoys + num_verbs // 4
-    for _, found, lines in generated(decoys=decoys, num_verbs=num_verbs, num_train=100):
-        assert len(found) == config.set_size and len(lines) == 4 * config.set_size
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -175,15 +155,6 @@ def text_of(example):
     return example.documents[0].text[start:end]
 
 
-def test_no_question_is_both_without_its_true_mention_and_of_another_answer():
-    examples = [example for example, *_ in generated(noise=0.3, missing=0.5)]
-    noisy = [example.golds[0] != text_of(example) for example in examples]
-    missing = [example.mentions is not None for example in examples]
-    assert_share(noisy, 0.3)
-    assert_share(missing, 0.5)
-    assert not any(a and b for a, b in zip(noisy, missing, strict=True))
-
-
 def test_a_larger_share_adds_questions_to_those_of_a_smaller_one():
     few, many, none = (
         [example for example, *_ in generated(num_train=300, noise=share)]
@@ -202,15 +173,10 @@ def test_a_larger_share_adds_questions_to_those_of_a_smaller_one():
     [
         (dict(num_people=1), "num_people"),
         (dict(num_verbs=6), "num_verbs"),
-        (dict(num_verbs=9), "num_verbs"),
-        (dict(max_passing=3), "max_passing"),
-        (dict(decoys=-1), "decoys"),
-        (dict(decoys=1, spurious=1.1), "spurious"),
         (dict(spurious=0.5), "spurious"),
         (dict(missing=0.5), "missing"),
         (dict(decoys=0, first=0.0), "first"),
         (dict(decoys=1, noise=0.6, missing=0.5), "missing"),
-        (dict(noise=float("nan")), "noise"),
     ],
 )
 def test_what_cannot_be_is_named(wrong, culprit):

@@ -8,9 +8,7 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from hardem_jax.data.builders.base import digest
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import file_digest
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.prepared import (
@@ -96,11 +94,6 @@ def test_questions_left_out_are_counted_and_named(tmp_path, tokenizer):
     # The repeated question is counted, and is not named: it is among the questions.
     assert meta["counts"]["examples read"] == len(split.questions) + 3 == 6
     assert meta["counts"]["left out"] == 3
-
-
-def test_evaluation_keeps_questions_without_a_mention(tmp_path, tokenizer):
-    prepare(tmp_path / "dev", tokenizer, keep=True)
-    assert list(PreparedSplit(tmp_path / "dev").questions) == ["q0", "q1", "q3"]
 
 
 def test_why_an_answer_is_not_found(tmp_path, tokenizer):
@@ -197,26 +190,6 @@ def test_sources_concatenate(tmp_path, tokenizer):
     for i, window in enumerate(expected):
         np.testing.assert_array_equal(both[i].token_ids, window.token_ids)
         assert both.sizes[i].tolist() == [window.num_tokens, len(window.solutions)]
-
-
-@pytest.mark.parametrize("digest_of", [file_digest, digest])
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("nowhere", "nothing of that name"),
-        ("file/more", "a file in its path"),
-        ("x" * 300, "a name that is too long"),
-    ],
-)
-def test_a_digest_of_nothing_says_what_is_there(tmp_path, digest_of, name, found):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=f"{name}: expected a file.*, found {found}$"):
-        digest_of(tmp_path / name)
-
-
-def test_a_digest_of_a_folder_is_refused_where_a_file_is_expected(tmp_path):
-    with pytest.raises(InputError, match="expected a file, found a folder$"):
-        file_digest(tmp_path)
 
 
 def test_of_two_questions_with_one_id_the_first_is_used(tmp_path, tokenizer):

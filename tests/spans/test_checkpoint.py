@@ -13,7 +13,6 @@ from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.encoders.roberta import Roberta, RobertaConfig
 from hardem_jax.errors import InputError
 from hardem_jax.spans.checkpoint import (
-    _head_tensors,
     load_reader,
     load_released_reader,
     save_reader,
@@ -248,18 +247,7 @@ def test_a_stored_selector_can_be_left_out(saved):
     np.testing.assert_array_equal(stored.span_scores.kernel[...], fresh.span_scores.kernel[...])
 
 
-def test_a_reader_keeps_its_span_scores(saved):
-    message = "ignore: expected no qa_outputs, which a reader consists of, found it"
-    with pytest.raises(InputError, match=message):
-        load_reader(saved, ignore=["qa_outputs"])
-
-
 def test_an_encoder_of_a_saved_reader_needs_its_head_ignored(saved):
     with pytest.raises(InputError, match=r"ignore=\('qa_outputs',\)"):
         load_encoder(saved)
     assert load_encoder(saved, ignore=["qa_outputs"]).config == CONFIG
-
-
-def test_heads_are_written_in_float32():
-    head = nnx.Linear(4, 2, rngs=nnx.Rngs(0), param_dtype=jnp.bfloat16)
-    assert {x.dtype for x in _head_tensors(head, "h").values()} == {np.dtype(np.float32)}

@@ -54,8 +54,3 @@ def test_heads_and_losses_stay_in_float32_under_bfloat16(batch):
     encoder = Bert(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16)
     reading = run(SpanReader(encoder, rngs=nnx.Rngs(1)), batch)
     assert reading.spans.start.dtype == reading.selector_logits.dtype == jnp.float32
-
-
-def test_unknown_option_is_named():
-    with pytest.raises(ValueError, match="softmax_over must be"):
-        make(softmax_over="everything")

@@ -1,37 +1,15 @@
 """Mentions to look at: those of a build, as a sequence, in a terminal, as HTML."""
 
-import itertools
-import subprocess
-import sys
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hardem_jax import find_spans
-from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.spans.builds import TriviaQA
 from tests.show.html_pages import Page
 
 TEXT = 'The "New York City" council of New York.'
 ALIASES = ["New York City", "York", "city council"]
-
-
-def test_spans_of_triviaqa_are_those_of_a_build(shared_dir):
-    builder = TriviaQA()
-    examples = builder.read(shared_dir / "data" / "triviaqa", "dev", ExclusionCounts())
-    examples = list(itertools.islice(examples, 100))
-    total = 0
-    for example, record in zip(examples, builder.solver.records(examples), strict=True):
-        found = [
-            (index, span.start, span.end)
-            for index, document in enumerate(example.documents)
-            for span in find_spans(document.text, example.aliases)
-        ]
-        assert found == [tuple(mention) for mention in record["mentions"].tolist()]
-        total += len(found)
-    assert total > 300
 
 
 def test_a_z_is_a_sequence():
@@ -62,21 +40,6 @@ def test_without_a_mention_it_says_so():
     page = Page(z._repr_html_())
     assert page.texts("div", "text") == ["Nothing <here>."] and not page.all("mark")
     assert "No mention of 'Rome', 'Roma'." in page.texts("p", "note")
-
-
-@pytest.mark.parametrize(
-    ("aliases", "note"),
-    [
-        (["?"], "'?' has no words."),
-        (["!!!", "Rome"], "'!!!' has no words."),
-    ],
-)
-def test_an_alias_without_words_is_named(aliases, note):
-    notes = str(find_spans("The The is a band, and so is !!!", aliases)).splitlines()[1:]
-    assert f"  {note}" in notes
-    assert any(line.startswith("  No mention of 'Rome'") for line in notes) == ("Rome" in aliases)
-    assert "no words" not in str(find_spans("The The of Rome", ["The The", "Rome"]))
-    assert [z.text for z in find_spans("The The of the Rome", ["The The"])] == ["The The"]
 
 
 def test_the_terminal_shows_a_line_a_solution():
@@ -146,14 +109,6 @@ def test_a_long_list_is_folded_and_bounded():
     assert "2,600 more are not shown; iterate over Z for all." in page.texts("p", "note")
     assert len(page.all("mark")) == 3000
     assert len(html) < 1_000_000
-
-
-def test_spans_need_nothing_but_numpy():
-    code = "import sys; from hardem_jax import find_spans; find_spans('a', 'a')._repr_html_();"
-    code += "print(*{name.partition('.')[0] for name in sys.modules})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "numpy" in run.stdout.split()
-    assert {"jax", "ijson", "grain", "tensorflow_datasets"}.isdisjoint(run.stdout.split())
 
 
 def test_a_saved_page_is_a_file_of_its_own(tmp_path):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from hardem_jax.documents.metrics.rouge import lcs_f1
-from hardem_jax.errors import InputError
 from hardem_jax.spans.solutions import RougeRules, enumerate_rouge_spans, lcs_lengths
 
 WORDS = ["a", "b", "c", "d", "x.y", "e.", ".f", ".", "..", ",", "--"]
@@ -116,25 +115,9 @@ def test_the_noisy_rule_counts_spans():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "culprit"),
-    [
-        ({"keep": 0}, "keep"),
-        ({"max_words": 0}, "max_words"),
-        ({"minimum": 0.0}, "minimum"),
-        ({"minimum": 1.1}, "minimum"),
-    ],
-)
-def test_rules_that_make_no_sense(wrong, culprit):
-    with pytest.raises(InputError, match=culprit):
-        RougeRules(**wrong)
-
-
-@pytest.mark.parametrize(
     ("text", "questions", "message"),
     [
         ("a b", ["a b"], "answers of question 0: expected a list of strings, found the string"),
-        ("a b", [["a"], [None]], "answers of question 1: expected a list of strings, found None"),
-        ("a b", [["a"], None], "answers of question 1: expected a list of strings, found None"),
         ("a b", "a b", "questions: expected a list of lists of answers, found the string 'a b'"),
         (None, [["a"]], "text: expected a string, found None"),
     ],

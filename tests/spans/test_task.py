@@ -125,21 +125,6 @@ def asked(windows, questions, left_out=(), metric="squad"):
     )
 
 
-@pytest.mark.slow
-def test_readings_are_those_of_the_window_alone(reader):
-    """Neither batch size nor neighbours nor buckets change what is read."""
-    together = dict(read(reader, WINDOWS))
-    assert sorted(together) == [0, 1, 2, 3]
-    for i, alone in enumerate(WINDOWS):
-        [(_, reading)] = read(reader, [alone])
-        assert reading.texts == together[i].texts
-        assert reading.spans == together[i].spans
-        np.testing.assert_allclose(reading.log_probs, together[i].log_probs, rtol=1e-4)
-        for text, (document, start, end) in zip(reading.texts, reading.spans, strict=True):
-            assert document == alone.document
-            assert alone.text[start - 10 : end - 10] == text and len(text) <= 3
-
-
 def test_best_solution_is_the_likeliest_of_z(reader):
     batch = arrays(WINDOWS)
     log_probs = said(reader, batch).spans.log_prob(batch["solutions"])

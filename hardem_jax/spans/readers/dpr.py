@@ -51,8 +51,6 @@ def read_contexts(
     into a line before the text, so that an answer in it counts. ``require_answers=False`` keeps
     questions without an answer, for prediction.
     """
-    if num_passages is not None and num_passages < 1:
-        raise InputError(f"num_passages: expected at least 1, found {num_passages}")
     for place, record, question in _questions(path, skips, require_answers):
         documents: dict[str, Document] = {}
         for rank, (where, entry) in enumerate(_listed(record, place)[:num_passages], start=1):

@@ -102,16 +102,6 @@ def test_broken_files_are_named_with_their_line(folder, name, old, new, culprit)
         read(folder)
 
 
-def test_a_text_may_be_long(folder):
-    limit = csv.field_size_limit()
-    text = "word " * 40_000
-    write(folder, [question(text=text), question()], [["d1", "train", text, text]])
-    examples = read_narrativeqa(folder, "train", skips=ExclusionCounts())
-    assert len(next(examples).documents[0].text) == len(text)
-    assert csv.field_size_limit() == limit  # also between examples
-    assert len(list(examples)) == 1
-
-
 def test_missing_files_and_questions_are_named(folder):
     with pytest.raises(InputError, match="'dev'"):
         read(folder, "dev")
@@ -143,15 +133,6 @@ def test_several_processes_give_the_same(folder):
     serial = list(add_rouge_mentions(examples))
     assert list(add_rouge_mentions(examples, processes=2)) == serial
     assert [example.id for example in serial] == [example.id for example in examples]
-
-
-def test_examples_are_read_as_they_are_needed(folder):
-    seen = []
-    stream = add_rouge_mentions(
-        seen.append(e.id) or e for e in read(folder) + read(folder, "valid")
-    )
-    next(stream)
-    assert seen == ["d1:0", "d1:1", "d1:2", "d2:0"]
 
 
 def test_real_files(shared_dir):

@@ -12,11 +12,8 @@ from hardem_jax.data import json_stream
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.json_stream import iter_json_items
 from hardem_jax.documents.examples import Document, OpenQuestion
-from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans
-from hardem_jax.documents.metrics import squad, triviaqa
 from hardem_jax.errors import InputError
 from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
-from hardem_jax.words import split_words
 
 
 def page(name):
@@ -88,16 +85,6 @@ def test_reads_an_example(read):
     assert skips.total == 0 and str(skips) == "0 examples left out"
 
 
-def test_golds_score_as_in_the_official_evaluator(read):
-    # Officially HumanAnswers are normalised before the metric normalises every gold (again).
-    human = ["The City-State", "O’Brien's", "a_b", "A.C. Clarke"]
-    (example,), _ = read(question(Answer={"NormalizedAliases": ["rome"], "HumanAnswers": human}))
-    official = ["rome", *map(triviaqa.normalize_answer, human)]
-    for prediction in ["city state", "the city", "o brien s", "B!", "Clarke", "Rome", "x", ""]:
-        for metric in triviaqa.exact_match, triviaqa.f1:
-            assert metric(prediction, example.golds) == metric(prediction, official)
-
-
 @pytest.mark.parametrize(
     ("bad", "reason", "shown"),
     [
@@ -147,19 +134,10 @@ GOOD = json.dumps({"Data": [question("a"), question("é")]}, ensure_ascii=False)
         (b"\n", "after 0 items of 'Data': .*premature EOF"),
         (b"hello", "expected JSON, found broken or truncated text"),
         (b"[1]", "expected an object with a list under 'Data', found a list"),
-        (b'"Data"', "expected an object with a list under 'Data', found a string"),
-        (b"{}", "list under 'Data', found no keys"),
         (b'{"data": [], "version": 1}', "under 'Data', found the keys 'data', 'version'"),
         (b'{"Data": {"a": 1}}', "list under 'Data', found an object under it"),
-        (b'{"Data": null}', "list under 'Data', found null under it"),
-        (b'{"q": 1}\n{"q": 2}\n', "list under 'Data', found the keys 'q'"),
         (GOOD[:-2], "after 2 items of 'Data': .*premature EOF"),
-        (GOOD[:-60], "after 1 items of 'Data'"),
         (GOOD + b"]", "after 2 items of 'Data'.*trailing garbage"),
-        (
-            '{"Data": [x{"a": "ééééééééé"}]}'.encode(),
-            r"\(lexical error: .* text.\)$",
-        ),
         (GOOD.replace("é".encode(), b"\xe9"), "after 1 items of 'Data': .* invalid bytes in UTF8"),
         (GOOD.replace("é".encode(), b"\xed\xa0\x80"), "after 1 items of 'Data': .*not UTF-8"),
     ],
@@ -179,9 +157,6 @@ def test_broken_files_and_folders(tmp_path, evidence):
     qa = tmp_path / "qa.json"
     qa.write_bytes(GOOD)
     assert error(tmp_path) == f"{tmp_path}: expected a file, found a folder"
-    assert "expected a file, found nothing of that name" in error(tmp_path / "nowhere.json")
-    assert "expected a file, found a name that is too long" in error("x" * 300)
-    assert "expected a file, found a file in its path" in error(qa / "qa.json")
     assert "expected a folder with wikipedia/ or web/, found neither" in error(qa, tmp_path)
     assert "found no such folder" in error(qa, tmp_path / "nowhere")
 
@@ -352,19 +327,6 @@ def test_the_value_of_an_answer_is_its_first_gold(read, tmp_path, changes, golds
     assert [question.answers for question in asked] == [answers]
 
 
-def test_right_mentions_of_real_open_questions_match_exactly(shared_dir):
-    folder = shared_dir / "data" / "triviaqa"
-    file, skips = folder / "qa" / "wikipedia-dev.json", ExclusionCounts()
-    answers = {q.id: q.answers for q in read_triviaqa_questions(file, skips=skips)}
-    scores = []
-    for example in read_triviaqa(file, folder / "evidence", skips=skips):
-        matcher = AliasMatcher(answers[example.id])
-        for document in example.documents:
-            for start, end in enumerate_spans(split_words(document.text), matcher):
-                scores.append(squad.exact_match(document.text[start:end], answers[example.id]))
-    assert len(scores) == 928 and all(scores)
-
-
 def test_questions_without_evidence(tmp_path):
     answer = {"NormalizedAliases": ["rome", "roma"], "HumanAnswers": ["Rome"]}
     data = [
@@ -380,15 +342,3 @@ def test_questions_without_evidence(tmp_path):
     assert questions == [OpenQuestion("q1", "Which city?", ("rome", "roma", "Rome"))] * 2
     assert sum(skips.as_dict().values()) == 3
     assert skips.warnings_as_dict() == {"question id occurs again": 1}
-
-
-def test_questions_are_those_with_evidence(shared_dir):
-    folder = shared_dir / "data" / "triviaqa"
-    file, skips = folder / "qa" / "wikipedia-dev.json", ExclusionCounts()
-    with_evidence = list(read_triviaqa(file, folder / "evidence", skips=skips))
-    without = list(read_triviaqa_questions(file, skips=skips))
-    assert with_evidence
-    assert [(q.id, q.question) for q in without] == [(e.id, e.question) for e in with_evidence]
-    for question, example in zip(without, with_evidence, strict=True):
-        forms = {triviaqa.normalize_answer(answer) for answer in question.answers}
-        assert forms == {triviaqa.normalize_answer(gold) for gold in example.golds}
