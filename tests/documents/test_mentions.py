@@ -13,7 +13,7 @@ from hardem_jax.documents.mentions import (
     execute_span,
     trim_span,
 )
-from hardem_jax.words import cuts_word, split_words, squad_form
+from hardem_jax.words import split_words, squad_form
 
 
 def mentions(text, *aliases):
@@ -204,14 +204,3 @@ def test_equals_brute_force_and_executes_to_the_answer(seed):
 def test_a_span_lies_inside_its_text(start, end):
     with pytest.raises(ValueError, match="expected a part of 5 characters"):
         execute_span("Cher.", start, end)
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_no_mention_is_ever_cut(seed):
-    rng = np.random.default_rng(seed)
-    text = "".join(rng.choice(list("ab12.,'_ \u0301\u0300é½東๑ที่\uff76\uff9e"), size=60))
-    cuts = cuts_word(text)
-    words = split_words(text)
-    aliases = [" ".join(words.forms[i : i + n]) for i in range(len(words.forms)) for n in (1, 2, 3)]
-    spans = enumerate_spans(words, AliasMatcher(aliases))
-    assert len(spans) and not cuts[spans].any()

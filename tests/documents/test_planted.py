@@ -36,21 +36,6 @@ def test_the_true_mention_is_one_of_z_and_answers_the_question(train):
         assert text.count(f" {verb}\n") == 1
 
 
-def test_the_true_mention_is_equally_likely_to_be_any_of_z(train):
-    ranks = {2: [], 3: []}
-    for example in train:
-        spans = enumerate_spans(
-            split_words(example.documents[0].text), AliasMatcher(example.aliases)
-        )
-        if len(spans) in ranks:
-            ranks[len(spans)].append(spans.tolist().index(list(example.true_mention[1:])))
-    for size, found in ranks.items():
-        counts = np.bincount(found, minlength=size)
-        # Four standard deviations of a binomial share.
-        spread = 4 * np.sqrt(len(found) * (1 / size) * (1 - 1 / size))
-        assert len(found) > 100 and np.all(np.abs(counts - len(found) / size) < spread)
-
-
 def test_every_word_is_a_piece_of_the_tokenizer(train):
     tokenizer, config = planted_tokenizer(), WindowConfig(64, 32, 8)
     for example in [*train[:100], *planted_examples(CONFIG, "dev")]:

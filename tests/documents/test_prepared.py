@@ -174,12 +174,6 @@ def test_a_mention_in_overlapping_windows_counts_once(tokenizer):
     assert _num_distinct_solutions(windows) == 1
 
 
-def test_a_split_of_another_format_says_what_to_do(tmp_path):
-    (tmp_path / "meta.json").write_text('{"format": 2}')
-    with pytest.raises(InputError, match="expected format spans 6, found 2; prepare it again"):
-        PreparedSplit(tmp_path)
-
-
 def test_sources_concatenate(tmp_path, tokenizer):
     prepare(tmp_path / "a", tokenizer)
     prepare(tmp_path / "b", tokenizer, keep=True)
@@ -190,14 +184,3 @@ def test_sources_concatenate(tmp_path, tokenizer):
     for i, window in enumerate(expected):
         np.testing.assert_array_equal(both[i].token_ids, window.token_ids)
         assert both.sizes[i].tolist() == [window.num_tokens, len(window.solutions)]
-
-
-def test_of_two_questions_with_one_id_the_first_is_used(tmp_path, tokenizer):
-    again = dataclasses.replace(example(0, "c b"), question="who who")
-    _, exclusions = prepare(
-        tmp_path / "dev", tokenizer, [EXAMPLES[0], again, EXAMPLES[3]], keep=True
-    )
-    assert exclusions.as_dict() == {"question id seen before": 1}
-    split = PreparedSplit(tmp_path / "dev")
-    assert [question.question for question in split.questions.values()] == ["who", "who"]
-    assert set(split.places[:, 0]) == {0, 1}  # places number what is there

@@ -75,12 +75,6 @@ def test_a_choice_is_looked_for_among_the_choices_only(tokenizer, alias, gold):
         assert window.span_text(*span).lower() in alias.lower() and window.place(*span)[1] < 0
 
 
-def test_an_answer_that_reads_unknown_is_looked_for_in_the_document(tokenizer):
-    asked = example("an unknown.", aliases=("Unknown",))
-    [window] = make_windows(asked, tokenizer, dataclasses.replace(CHOICES, max_tokens=32))
-    assert [window.place(*span) for span in window.solutions] == [(0, 3, 10)]
-
-
 def test_choices_move_nothing_in_the_document(tokenizer):
     text = "xx Bo yyyy zz Bo ww Bo"
     fields = {"aliases": ("yes", "Bo"), "true_mention": (0, 14, 16)}
@@ -121,18 +115,6 @@ def test_bad_choices_are_refused(choices, message):
     with pytest.raises(InputError) as error:
         WindowConfig(choices=choices)
     assert str(error.value) == message
-
-
-def test_a_choice_in_a_script_without_spaces_may_have_several_letters(tokenizer):
-    config = dataclasses.replace(SMALL, max_tokens=28, choices=("不是", "是"))
-    [window] = make_windows(example("不是, 是.", aliases=("不是",)), tokenizer, config)
-    assert window.choices == ("不是", "是")
-    assert [window.place(*span) for span in window.solutions] == [(0, -5, -3)]
-
-
-def test_choices_need_room(tokenizer):
-    with pytest.raises(InputError, match=r"max_question_tokens \(4\), 12 tokens of choices and 3"):
-        make_windows(example("Bo"), tokenizer, dataclasses.replace(CHOICES, max_tokens=19))
 
 
 def test_long_questions_are_cut(tokenizer):
@@ -197,11 +179,6 @@ def test_a_true_mention_in_another_window_is_unknown(tokenizer):
     # The third window ends within the mention, and has none.
     assert [len(w.solutions) for w in windows] == [1, 0, 0, 1]
     assert [w.true_solution for w in windows] == [-1, -1, -1, 0]
-
-
-def test_a_mention_begins_behind_the_piece_before_it(tokenizer):
-    [window] = make_windows(example("a,Bo,a"), tokenizer, SMALL)
-    assert window.solutions.tolist() == [[8, 9]]
 
 
 def test_given_mentions_replace_the_search(tokenizer):

@@ -101,18 +101,6 @@ def test_a_run_that_was_copied_without_its_log_is_exported(root, tmp_path):
     assert "None were measured." in (tmp_path / "reader" / "README.md").read_text()
 
 
-def test_the_card_says_every_option_of_an_evaluation(root, tmp_path):
-    shutil.copytree(root / "run", tmp_path / "run")
-    [file] = (tmp_path / "run").glob("scores-*.json")
-    content = json.loads(file.read_text())
-    assert "no_answer_threshold" in content["options"]
-    content["options"]["no_answer_threshold"] = 0.0  # another answer than none given
-    file.write_text(json.dumps(content))
-    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "reader")
-    card = (tmp_path / "reader" / "README.md").read_text()
-    assert re.search(r"\| dev \| [^|]*no_answer_threshold 0.0[^|]*\| em n=1 \|", card)
-
-
 def test_the_card_tells_the_scores_of_chosen_questions_from_all(root, tmp_path):
     shutil.copytree(root / "run", tmp_path / "run")
     [file] = (tmp_path / "run").glob("scores-*.json")
@@ -167,10 +155,6 @@ def test_files_are_not_replaced(root, capsys, tmp_path, monkeypatch):
     call(triviaqa, "export", "--run-dir", root / "run", "--out", empty, "--checkpoint", "last")
     assert "the last checkpoint" in (empty / "README.md").read_text()
     assert not (tmp_path / "empty.partial").exists()
-    (tmp_path / "here").mkdir()
-    (tmp_path / "link").symlink_to("here")
-    call(triviaqa, "export", "--run-dir", root / "run", "--out", tmp_path / "link")
-    assert (tmp_path / "here" / "README.md").is_file() and (tmp_path / "link").is_symlink()
     (tmp_path / "inside").mkdir()
     monkeypatch.chdir(tmp_path / "inside")
     call(triviaqa, "export", "--run-dir", root / "run", "--out", ".")
@@ -270,23 +254,13 @@ def saved(root):
     return save
 
 
-@pytest.mark.parametrize("packed", [None, 300])
-def test_windows_beyond_the_positions_of_a_reader_are_refused(saved, tmp_path, packed):
+def test_windows_beyond_the_positions_of_a_reader_are_refused(saved, tmp_path):
     message = "windows.max_tokens: expected at most 64, the positions of its encoder, found 300"
     with pytest.raises(InputError, match=f"{tmp_path}/config.json: hardem_jax.{message}"):
-        Reader.from_pretrained(saved(tmp_path), packed_tokens=packed)
+        Reader.from_pretrained(saved(tmp_path))
 
 
 SMALL = {"max_tokens": 40, "stride": 10, "max_question_tokens": 10}
-
-
-def test_only_the_first_documents_are_read_if_the_run_says_so(saved, tmp_path):
-    folder = saved(tmp_path, windows=SMALL, inference={"num_documents": 1})
-    asked = ("Who?", ["ada saw bo .", "cyd saw dov ."])
-    found = Reader.from_pretrained(folder).answer(*asked, top=50)
-    assert {answer.document for answer in found} == {0}
-    found = Reader.from_pretrained(folder, num_documents=None).answer(*asked, top=50)
-    assert {answer.document for answer in found} == {0, 1}
 
 
 def test_documents_that_are_not_read_take_no_windows_from_those_that_are(saved, tmp_path):
@@ -318,11 +292,6 @@ def test_a_reader_asked_for_more_spans_than_there_are_finds_them_all(saved, tmp_
 def test_wrong_values_of_a_config_are_named_with_their_file(saved, tmp_path, details, message):
     with pytest.raises(InputError, match=f"{tmp_path}/config.json: hardem_jax.{message}"):
         Reader.from_pretrained(saved(tmp_path, **details))
-
-
-def test_choices_of_a_config_are_those_of_its_windows(saved, tmp_path):
-    reader = Reader.from_pretrained(saved(tmp_path, windows={**SMALL, "choices": ["yes", "no"]}))
-    assert reader.choices == ("yes", "no")
 
 
 def test_a_reader_needs_a_selector(saved, tmp_path):

@@ -1,6 +1,5 @@
 """Answers of several spans, from the official layout to the official metric."""
 
-import io
 import json
 import re
 
@@ -115,24 +114,3 @@ def test_own_questions_get_all_their_spans(trained, capsys, tmp_path):
     first, *places = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r" *[\d.]+%  (Bo \| Dov|Dov \| Bo)", first)
     assert len(places) == len(best["spans"])
-
-
-@pytest.mark.slow
-def test_as_many_answers_as_asked_for_to_piped_questions(trained, tmp_path, capsys, monkeypatch):
-    """At most one of each window; here, of each document."""
-    pages = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    for page, text in zip(pages, ("Bo met Dov in Rome.", "Eve met Cyd in Oslo."), strict=True):
-        page.write_text(text)
-    command = ("predict", "--run-dir", trained / "runs" / "hard-em-0", "--document", *pages)
-    monkeypatch.setattr("sys.stdin", io.StringIO("Who met?\n\nWho?\n"))
-    capsys.readouterr()
-    call(multi_span, *command, "--json")
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["question"] for line in lines] == ["Who met?", "Who?"]
-    for line in lines:
-        documents = [answer["spans"][0]["document"] for answer in line["answers"]]
-        assert sorted(documents) == sorted(map(str, pages))
-    call(multi_span, *command, "--top", 1, "--question", "Who?")
-    first, *places = capsys.readouterr().out.splitlines()
-    assert first.endswith(" | ".join(lines[1]["answers"][0]["texts"]))
-    assert len(places) == len(lines[1]["answers"][0]["spans"])

@@ -108,11 +108,3 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     answers = json.loads(predictions.read_text())
     assert len(answers) == 2 * NUM_DOCUMENTS
     assert all(text == text.lower() for text in answers.values())
-    summary = tmp_path / "mine.txt"
-    summary.write_text("Eve lives in Oslo .")
-    call(
-        narrativeqa,
-        *("predict", "--run-dir", root / "run", "--document", summary),
-        *("--question", "Who lives in Oslo ?", "--top", 1),
-    )
-    assert "mine.txt" in capsys.readouterr().out

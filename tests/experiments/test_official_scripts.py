@@ -65,19 +65,6 @@ def spans(module, bert, tmp_path, *source):
     return (*train, "--model.encoder", bert, "--model.num-layers", 1), ("--data", tmp_path / "dev")
 
 
-def test_triviaqa(bert, tmp_path, scores):
-    official_scripts.released("triviaqa")
-    gold, answers = write_triviaqa(tmp_path), tmp_path / "answers.json"
-    content = json.loads(gold.read_text()) | {"VerifiedEval": False}
-    gold.write_text(json.dumps(content))
-    source = ("--qa-file", gold, "--evidence", tmp_path / "evidence")
-    train, dev = spans(triviaqa, bert, tmp_path, *source)
-    printed = scores(triviaqa, train, 4, "--predictions", answers, reading=dev)
-    exact, f1 = official_scripts.triviaqa(gold, answers)
-    assert is_partly_right(f1)
-    assert (printed["em"], printed["f1"]) == pytest.approx((exact, f1))
-
-
 def squad_file(tmp_path, *, several):
     """Questions in SQuAD's layout; every third one has `several` people for its answer."""
     gold = write_squad_layout(tmp_path / "squad.json")
@@ -91,22 +78,23 @@ def squad_file(tmp_path, *, several):
     return gold
 
 
-def test_squad(bert, tmp_path, scores):
-    official_scripts.released("squad")
-    gold, answers = squad_file(tmp_path, several=False), tmp_path / "answers.json"
-    train, dev = spans(squad_layout, bert, tmp_path, "--file", gold)
-    printed = scores(squad_layout, train, 4, "--predictions", answers, reading=dev)
-    exact, f1 = official_scripts.squad(gold, answers)
-    assert is_partly_right(f1)
-    assert (printed["em"], printed["f1"]) == pytest.approx((exact, f1))
-
-
-def test_quoref(bert, tmp_path, scores):
-    gold, answers = squad_file(tmp_path, several=True), tmp_path / "answers.json"
-    source = ("--file", gold, "--answers-are", "all required")
-    train, dev = spans(squad_layout, bert, tmp_path, *source)
-    printed = scores(squad_layout, train, 40, "--predictions", answers, reading=dev)
-    exact, f1 = official_scripts.quoref(gold, answers, tmp_path / "scores.json")
+@pytest.mark.parametrize("name", ["triviaqa", "squad", "quoref"])
+def test_spans(bert, tmp_path, scores, name):
+    answers, module, more = tmp_path / "answers.json", squad_layout, ()
+    if name == "triviaqa":
+        official_scripts.released(name)
+        module, gold = triviaqa, write_triviaqa(tmp_path)
+        gold.write_text(json.dumps(json.loads(gold.read_text()) | {"VerifiedEval": False}))
+        source = ("--qa-file", gold, "--evidence", tmp_path / "evidence")
+    else:
+        gold = squad_file(tmp_path, several=name == "quoref")
+        source = ("--file", gold)
+    if name == "quoref":
+        source, more = (*source, "--answers-are", "all required"), (tmp_path / "scores.json",)
+    train, dev = spans(module, bert, tmp_path, *source)
+    steps = 40 if name == "quoref" else 4
+    printed = scores(module, train, steps, "--predictions", answers, reading=dev)
+    exact, f1 = getattr(official_scripts, name)(gold, answers, *more)
     assert is_partly_right(f1)
     assert (printed["em"], printed["f1"]) == pytest.approx((exact, f1))
 

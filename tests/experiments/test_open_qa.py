@@ -77,14 +77,6 @@ def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
     assert alone["em"] == scores["em n=1"]
 
 
-def test_the_selector_can_be_asked_after_all(root):
-    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
-    for scope in ("window", "document"):
-        call(*command, "--scope", scope, "--predictions", root / f"{scope}.json")
-    # Every passage is one window here.
-    assert (root / "window.json").read_text() == (root / "document.json").read_text()
-
-
 def test_predictions_are_what_the_official_evaluators_read(root, tmp_path):
     flags = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
     lines, by_id = tmp_path / "nq.jsonl", tmp_path / "triviaqa.json"
@@ -123,11 +115,3 @@ def test_questions_that_retrieval_could_not_use_count_zero(root, tmp_path, capsy
     reason = "no word left in the question after normalisation"
     assert found["counts"] == {"questions": 3, "left out": 1, "reasons": {reason: 1}}
     assert found["scores"]["em"] == pytest.approx(200 / 3)
-
-
-def test_both_data_sets_have_the_same_commands():
-    assert nq_open.COMMANDS.keys() == triviaqa_open.COMMANDS.keys()
-    different = {
-        n for n, command in nq_open.COMMANDS.items() if triviaqa_open.COMMANDS[n] != command
-    }
-    assert different == {"evaluate", "prepare"}

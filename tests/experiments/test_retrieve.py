@@ -39,13 +39,6 @@ def run(files, out, *options):
     call(retrieve, "retrieve", "--index", files / "index", "--out", out, *options)
 
 
-def test_index_says_what_it_did(files, tmp_path, capsys):
-    call(retrieve, "index", "--passages", files / "psgs.tsv.gz", "--out", tmp_path / "index",
-         "--articles.buckets", 256, "--limit", 50)  # fmt: skip
-    said = capsys.readouterr().out
-    assert "50 passages of" in said and "peak memory" in said
-
-
 @pytest.mark.parametrize("method", ["combined", "articles", "bm25"])
 def test_contexts_and_recall(files, tmp_path, capsys, method):
     out, report = tmp_path / "dev.jsonl", tmp_path / "report.json"
@@ -106,10 +99,6 @@ def test_mistakes_are_told(files, tmp_path, capsys):
                  tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip
     assert "none.jsonl: expected questions, found none that can be used" in line
     assert not (tmp_path / "a.jsonl").exists()
-    (tmp_path / "bad.tsv").write_text("1\tno header\tx\n")
-    line = fails(retrieve, capsys, "index", "--passages", tmp_path / "bad.tsv", "--out",
-                 tmp_path / "index")  # fmt: skip
-    assert "bad.tsv: expected the columns id, text, title" in line
     line = fails(retrieve, capsys, "index", "--passages", files / "psgs.tsv.gz", "--out",
                  tmp_path / "index", "--limit", 0)  # fmt: skip
     assert "limit: expected at least 1, found 0" in line
@@ -217,20 +206,6 @@ def test_every_question_of_an_id_is_joined(joined, tmp_path, capsys):
     lines = (tmp_path / "a.jsonl").read_text().splitlines()
     assert [json.loads(line)["question"] for line in lines] == list(texts)
     assert "2 questions with known answers" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_run_without_passages_of_the_questions_is_refused(joined, tmp_path, capsys):
-    """Those of other questions do not count."""
-    run = tmp_path / "predictions.jsonl"
-    found = [{"id": "k1", "output": []}]
-    found += [{"id": "k2", "output": [{"provenance": [{"wikipedia_id": "p0"}]}]}]
-    run.write_text("\n".join(map(json.dumps, found)))
-    questions = tmp_path / "kilt.jsonl"
-    questions.write_text(json.dumps({"id": "k1", "input": "who", "output": [{"answer": "Homer"}]}))
-    flags = [*joined]
-    flags[flags.index("--questions") + 1], flags[flags.index("--ranking") + 1] = questions, run
-    line = fails(retrieve, capsys, *flags, "--layout", "kilt", "--out", tmp_path / "a.jsonl")
-    assert "kilt.jsonl: expected questions, found none that can be used" in line
 
 
 def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):

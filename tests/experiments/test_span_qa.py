@@ -10,21 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jax.tree import leaves as tree_leaves
 
 from experiments import squad_layout, triviaqa
 from hardem_jax import HardEM
-from hardem_jax.checksums import recorded_files, write_checksums
+from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.evaluate import read_ids
-from hardem_jax.documents.metrics import triviaqa as official
 from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.documents.records import NO_PLACE
 from hardem_jax.spans.commands import Evaluate, Train
 from hardem_jax.spans.config import SpanInference
-from hardem_jax.spans.task import SpanTask
-from hardem_jax.task.run_config import check_run
-from hardem_jax.task.trained import Trained
 from hardem_jax.training.checkpoints.run import newest_step
 from tests.commands import (
     OBEYED,
@@ -35,9 +30,8 @@ from tests.commands import (
     fails,
     logged,
     refused,
-    stopped_at,
 )
-from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
+from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 
 SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]
 
@@ -84,21 +78,9 @@ def test_prepared_splits_tell_what_they_hold(root):
     assert not (root / "train.partial").exists()
 
 
-def test_a_run_has_checksums_of_its_own_files_only(root):
-    assert recorded_files(root / "run") == {"config.json", "tokenizer.json"}
-    check_run(root / "run")
-    assert not list((root / "run").glob(".new-*"))
-
-
-def without_answers(layout, root, tmp_path):
+def without_answers(root, tmp_path):
     """Flags of ``prepare`` for the questions of a file whose answers are secret."""
     flags = ("--tokenizer", root / "bert", "--out", tmp_path / "test", *WINDOWS)
-    if layout is triviaqa:
-        content = json.loads((root / "qa" / "wikipedia-train.json").read_text())
-        for item in content["Data"]:
-            del item["Answer"]
-        (tmp_path / "test.json").write_text(json.dumps(content))
-        return "--qa-file", tmp_path / "test.json", "--evidence", root / "evidence", *flags
     file = write_squad_layout(tmp_path / "squad.json")
     content = json.loads(file.read_text())
     for paragraph in content["data"][0]["paragraphs"]:
@@ -107,23 +89,61 @@ def without_answers(layout, root, tmp_path):
     return "--file", file, *flags
 
 
-@pytest.mark.parametrize("layout", [triviaqa, squad_layout])
-def test_questions_without_answers_are_answered_and_not_scored(
-    layout, root, capsys, tmp_path, monkeypatch
-):
-    files = without_answers(layout, root, tmp_path)
-    assert "no question can be used" in fails(layout, capsys, "prepare", *files)
-    call(layout, "prepare", *files, "--split", "test")
+def triviaqa_file(ids):
+    """Questions as TriviaQA's files name them."""
+    return {"Domain": "Web", "Data": [{"QuestionId": id, "Question": "?"} for id in ids]}
+
+
+FORMS = {
+    "lines": lambda ids: "\n".join(ids),
+    "list": json.dumps,
+    "predictions": lambda ids: json.dumps(dict.fromkeys(ids, "an answer")),
+    "official": lambda ids: json.dumps(triviaqa_file(ids), indent=1),
+    "JSON lines": lambda ids: "\n".join(json.dumps({"id": id, "question": "?"}) for id in ids),
+}
+
+
+@pytest.mark.parametrize("written", FORMS)
+def test_ids_of_questions_are_read_as_files_have_them(tmp_path, written):
+    file = tmp_path / "chosen.txt"
+    file.write_text(FORMS[written](["q1", "q0", "not there"]))
+    assert list(read_ids(file)) == ["q1", "q0", "not there"]
+
+
+def test_scores_of_chosen_questions(root, capsys, tmp_path):
+    evaluate = evaluate_flags(root)
+    every, chosen = tmp_path / "every.json", tmp_path / "chosen.txt"
+    call(triviaqa, *evaluate, "--by-question", every)
+    content = json.loads(every.read_text())
+    best = max(range(len(content["ids"])), key=lambda place: content["scores"]["f1"][place])
+    asked = [content["ids"][best], content["ids"][best - 1], "not there"]
+    chosen.write_text("\n".join(asked))
+    capsys.readouterr()
+    call(triviaqa, *evaluate, "--questions", chosen)
+    printed = capsys.readouterr().out
+    assert "3 questions, 1 of them not in the split" in " ".join(printed.split())
+    of_two = [content["scores"]["f1"][place] for place in (best, best - 1)]
+    scores = evaluation(printed)["chosen"]["scores"]
+    assert scores["f1"] == pytest.approx(sum(of_two) / 3) and sum(of_two) > 0
+    chosen.write_text("not there\n")
+    line = fails(triviaqa, capsys, *evaluate, "--questions", chosen)
+    assert "--questions: expected ids of the split, found 'not there'" in line
+
+
+def test_questions_without_answers_are_answered_and_not_scored(root, capsys, tmp_path, monkeypatch):
+    files = without_answers(root, tmp_path)
+    assert "no question can be used" in fails(squad_layout, capsys, "prepare", *files)
+    call(squad_layout, "prepare", *files, "--split", "test")
     evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run")
     evaluate += ("--data", tmp_path / "test")
     before = set((root / "run").iterdir())
-    assert "or a file for the answers (--predictions)" in fails(layout, capsys, *evaluate)
-    line = fails(layout, capsys, *evaluate, "--by-question", tmp_path / "scores.json")
+    assert "or a file for the answers (--predictions)" in fails(squad_layout, capsys, *evaluate)
+    line = fails(squad_layout, capsys, *evaluate, "--by-question", tmp_path / "scores.json")
     assert "--by-question: expected golds" in line
     with monkeypatch.context() as patch:  # of a run in a folder that cannot be written
         access = os.access
         patch.setattr(os, "access", lambda at, mode: root / "run" != Path(at) and access(at, mode))
-        call(layout, *evaluate, "--predictions", tmp_path / "answers.json")
+        call(squad_layout, *evaluate, "--predictions", tmp_path / "answers.json")
     printed = capsys.readouterr().out
     assert "answers to 24 questions; no scores" in printed and "em" not in printed.split()
     assert set((root / "run").iterdir()) == before  # no file of scores
@@ -131,7 +151,7 @@ def test_questions_without_answers_are_answered_and_not_scored(
     assert set(answers) == {f"q{i}" for i in range(24)} and all(answers.values())
     train = train_flags(root, tmp_path / "run")
     train[train.index("--dev") + 1] = tmp_path / "test"
-    assert "expected answers to evaluate by" in fails(layout, capsys, *train)
+    assert "expected answers to evaluate by" in fails(squad_layout, capsys, *train)
 
 
 def test_the_best_answers_with_their_places_and_the_score_of_every_question(root, capsys, tmp_path):
@@ -193,18 +213,6 @@ def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
         assert page.read_text()[answer["start"] : answer["end"]] == answer["text"]
 
 
-def test_as_many_answers_are_printed_as_asked_for(root, tmp_path, capsys):
-    """Also from a single window, of which a run keeps 5 spans."""
-    page = tmp_path / "page.txt"
-    page.write_text("Ada saw Bo")
-    command = ("predict", "--run-dir", root / "run", "--document", page, "--json", "--top", 6)
-    capsys.readouterr()
-    call(triviaqa, *command, "--question", "Who?")
-    answers = json.loads(capsys.readouterr().out)["answers"]
-    texts = {"Ada", "Ada saw", "Ada saw Bo", "saw", "saw Bo", "Bo"}
-    assert {answer["text"] for answer in answers} == texts
-
-
 def test_the_longest_answer_and_the_ranking_can_be_changed_at_test(root, tmp_path):
     evaluate = evaluate_flags(root)
     found = []
@@ -238,107 +246,6 @@ def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path
     assert all(line.isprintable() for line in lines)
 
 
-def test_predict_shows_an_answer_of_two_lines_on_one(root, capsys, tmp_path):
-    document = tmp_path / "mine.txt"
-    document.write_text("Eve met\n  Bo\nin Rome")
-    command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 30)
-    command += ("--question", "Who lives in Rome?")
-    capsys.readouterr()
-    call(triviaqa, *command, "--json")
-    texts = [x["text"] for x in json.loads(capsys.readouterr().out)["answers"]]
-    assert any("\n" in text for text in texts)
-    call(triviaqa, *command)
-    shown = [line.split("%  ")[1] for line in capsys.readouterr().out.splitlines()[::2]]
-    assert shown == [" ".join(text.split()) for text in texts]
-
-
-def write_defective_triviaqa(folder, domain):
-    """A dev file in which evidence, a question text, answers and documents are missing."""
-    pages = folder / "evidence"
-    names = ["wikipedia/a.txt", "wikipedia/b.txt", "web/1/1_1.txt", "web/1/1_2.txt"]
-    for i, name in enumerate(names):
-        (pages / name).parent.mkdir(parents=True, exist_ok=True)
-        (pages / name).write_text(f"{PEOPLE[i]} lives in {PLACES[i]}. {PEOPLE[i + 1]} ran.")
-
-    def question(number, entities, results, **changes):
-        everybody = [word.lower() for word in PEOPLE + PLACES]
-        record = {
-            "QuestionId": f"tc_{number}",
-            "Question": f"Who lives in {PLACES[number]}?",
-            "EntityPages": [{"Filename": name} for name in entities],
-            "SearchResults": [{"Filename": name} for name in results],
-            "Answer": {"NormalizedAliases": everybody, "HumanAnswers": ["saw Zed"]},
-        }
-        return record | changes
-
-    data = [
-        question(0, ["a.txt"], ["1/1_1.txt", "1/1_2.txt"]),
-        question(1, ["b.txt", "missing.txt"], []),
-        question(2, ["missing.txt"], []),
-        question(3, ["a.txt"], ["1/1_1.txt"], Question=""),
-        question(4, ["b.txt"], ["1/1_2.txt"], Answer={"NormalizedAliases": []}),
-        question(5, ["b.txt"], ["1/1_2.txt"], Answer={"NormalizedAliases": ["yards"]}),
-    ]
-    file = folder / f"{domain.lower()}-dev.json"
-    file.write_text(json.dumps({"Data": data, "Domain": domain, "VerifiedEval": False}))
-    return file
-
-
-def official_scores(qa_file, predictions):
-    """What the official evaluator makes of two files: its keys, and 0 without a prediction."""
-    dataset = json.loads(qa_file.read_text())
-    golds = {}
-    for datum in dataset["Data"]:
-        answer = datum["Answer"]
-        accepted = answer["NormalizedAliases"] + answer.get("HumanAnswers", [])
-        pages = datum["EntityPages"] + datum["SearchResults"]
-        keys = ["{}--{}".format(datum["QuestionId"], page["Filename"]) for page in pages]
-        if dataset["Domain"] == "Wikipedia":
-            keys = [datum["QuestionId"]]
-        golds |= dict.fromkeys(keys, accepted)
-    assert set(predictions) <= set(golds)
-    scores = {}
-    for name, metric in (("em", official.exact_match), ("f1", official.f1)):
-        total = sum(metric(text, golds[key]) for key, text in predictions.items())
-        scores[name] = 100 * total / len(golds)
-    return scores, len(golds)
-
-
-@pytest.mark.parametrize(
-    ("domain", "questions", "left_out"),
-    [
-        ("Wikipedia", 6, {"no document left": 1, "empty question": 1, "no answer given": 1}),
-        ("Web", 12, {"evidence file missing": 2, "empty question": 2, "no answer given": 2}),
-    ],
-)
-def test_scores_are_those_of_the_official_evaluator_on_the_predictions(
-    root, tmp_path, capsys, domain, questions, left_out
-):
-    qa_file = write_defective_triviaqa(tmp_path, domain)
-    call(
-        triviaqa,
-        *("prepare", "--qa-file", qa_file, "--evidence", tmp_path / "evidence", "--split", "dev"),
-        *("--tokenizer", root / "bert", "--out", tmp_path / "dev", *WINDOWS),
-    )
-    predictions = tmp_path / "predictions.json"
-    capsys.readouterr()
-    call(
-        triviaqa,
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "run"),
-        *("--data", tmp_path / "dev", "--predictions", predictions),
-    )
-    printed = capsys.readouterr().out
-    found = evaluation(printed)
-    expected, count = official_scores(qa_file, json.loads(predictions.read_text()))
-    assert count == questions and expected["f1"] > 0
-    assert {name: found["scores"][name] for name in expected} == pytest.approx(expected)
-    missing = sum(left_out.values())
-    assert found["counts"] == {"questions": count, "left out": missing, "reasons": left_out}
-    assert f"dev: {count} questions" in printed
-    assert f"{missing} of them were left out of the split and count 0: " in printed
-    assert all(f"{reason} ({number})" in printed for reason, number in left_out.items())
-
-
 @pytest.mark.slow
 def test_other_evaluations_have_other_files(root, tmp_path, capsys):
     call(
@@ -354,22 +261,16 @@ def test_other_evaluations_have_other_files(root, tmp_path, capsys):
         "split": ["--data", tmp_path / "dev"],
         "again": ["--data", root / "dev", "--batch-size", 32, "--packed-tokens", 40],
     }
-    files, contents = {}, {}
+    files = {}
     for name, more in commands.items():
         call(triviaqa, *evaluate_flags(root), *more)
         printed = capsys.readouterr().out
-        contents[name] = evaluation(printed)
         [files[name]] = [line for line in printed.splitlines() if line.startswith("scores: ")]
     assert len(set(files.values())) == 3 and files["again"] == files["plain"]
-    plain = contents["plain"]
-    assert plain["options"]["num_documents"] is None and plain["options"]["scope"] is None
-    [best] = [int(folder.name) for folder in (root / "run" / "best").iterdir()]
-    assert plain["checkpoint"] == {"name": "best", "number": best}
-    assert plain["split"]["path"] == str(root / "dev") and plain["split"]["name"] == "dev"
-    assert plain["split"]["digest"] != contents["split"]["split"]["digest"]
-    assert plain["counts"] == {"questions": 24, "left out": 0, "reasons": {}}
-    assert contents["options"]["options"]["num_documents"] == 1
-    assert contents["options"]["checkpoint"] == {"name": "last", "number": 4}
+    content = evaluation(printed)
+    assert content["options"]["num_documents"] is None and content["options"]["scope"] is None
+    assert content["split"]["path"] == str(root / "dev") and content["split"]["name"] == "dev"
+    assert content["counts"] == {"questions": 24, "left out": 0, "reasons": {}}
 
 
 def test_a_file_that_cannot_be_written_is_named_before_the_evaluation(root, tmp_path, capsys):
@@ -412,13 +313,9 @@ def test_a_supervised_split_has_the_annotated_mention_only(root, capsys, tmp_pat
 @pytest.mark.parametrize(
     ("flags", "culprit"),
     [
-        (["train", "--dta", "x"], "--dta"),
-        (["train", "--data", "a", "--dev", "b", "--out", "c", "--loop.num-steps", "x"], "'x'"),
         (["train", "--data", "a", "--dev", "b", "--out", "c", "--batches.batch-size", "0"], "size"),
         (["evaluate", "--run-dir", "b", "--data", "nowhere"], "nowhere"),
         (["prepare", "--qa-file", "nowhere.json", "--evidence", ".", "--out", "x"], "nowhere.json"),
-        (["fly"], "fly"),
-        ([], "prepare"),
     ],
 )
 def test_what_a_person_got_wrong_is_told(capsys, flags, culprit, monkeypatch, tmp_path):
@@ -458,18 +355,6 @@ def test_a_split_without_questions_is_refused_before_the_first_step(root, capsys
     line = fails(triviaqa, capsys, *flags)
     assert f"{tmp_path / 'dev'}: expected questions to evaluate on, found none" in line
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_stopped_and_continued_equals_undisturbed(root):
-    """The whole data path resumes, not only the loop."""
-    flags = train_flags(root, root / "stopped")
-    shown = [flag for flag in flags if flag != "--loop.no-progress"]
-    stopped_at("step 2 evaluation", triviaqa, *shown)
-    call(triviaqa, *flags)
-    one, two = (Trained(SpanTask, root / name, "last", batch_size=4) for name in ("run", "stopped"))
-    for a, b in zip(tree_leaves(one.params), tree_leaves(two.params), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.slow

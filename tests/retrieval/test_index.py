@@ -11,8 +11,8 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval import index as index_module
 from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, TermConfig
-from hardem_jax.retrieval.index import PassageIndex, build_index
-from tests.retrieval.corpora import WORDS, index_of, rows_of, save
+from hardem_jax.retrieval.index import build_index
+from tests.retrieval.corpora import index_of, rows_of, save
 
 QUESTIONS = ["old bridge over the river", "war and peace peace", "the Queen of Rome?", "who", "xyz"]
 ROWS = [
@@ -40,10 +40,6 @@ def test_what_was_left_out_is_recorded(tmp_path):
     assert index.meta["left_out"] == skips.as_dict()
     assert skips.as_dict() == {"passage id occurs again": 1, "empty document": 1}
     assert index.meta["source"]["name"] == "a.tsv" and len(index) == 5
-
-
-def test_only_the_first_passages(tmp_path):
-    assert len(index_of(tmp_path, ROWS, limit=2)) == 2
 
 
 def test_the_same_passages_give_the_same_files(tmp_path):
@@ -124,12 +120,11 @@ def dense_article_scores(rows, question, config, idf):
 
 
 @pytest.mark.parametrize("idf", ["smooth", "drqa"])
-@pytest.mark.parametrize("block", [7, 1000])
 @pytest.mark.parametrize(
     "options", [{}, {"bigrams": False, "terms": TermConfig(stem=False)}], ids=["bigrams", "words"]
 )
-def test_article_scores_are_the_formula(tmp_path, monkeypatch, options, block, idf):
-    monkeypatch.setattr(index_module, "_BLOCK", block)
+def test_article_scores_are_the_formula(tmp_path, monkeypatch, options, idf):
+    monkeypatch.setattr(index_module, "_BLOCK", 7)
     rows = rows_of(np.random.default_rng(0), 60)
     config = ArticleConfig(buckets=ENOUGH.buckets, **options)
     index = index_of(tmp_path, rows, articles=config)
@@ -139,38 +134,12 @@ def test_article_scores_are_the_formula(tmp_path, monkeypatch, options, block, i
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_terms_of_one_bucket_are_one_term(tmp_path):
-    rows = [(str(i), " ".join(WORDS[: i + 1]), "") for i in range(9)]
-    index = index_of(tmp_path, rows, articles=ArticleConfig(buckets=1, bigrams=False))
-    idf = math.log(1 + 0.5 / (9 + 0.5))
-    expected = math.log(1 + 1) * np.log1p(np.arange(1, 10)) * idf**2
-    np.testing.assert_allclose(index.article_scores("rome"), expected, rtol=1e-5)
-
-
 def test_articles_and_passages_without_a_term_stay(tmp_path):
     kept = PassageConfig(terms=TermConfig(stop_words=False))
     index = index_of(tmp_path, [("1", "the of", ""), ("2", "of", "")], passages=kept)
     assert index.article_scores("the rome").tolist() == [0, 0]
     first, second = index.passage_scores("the")
     assert first > second == 0
-
-
-def test_an_index_that_was_read_again_is_the_same(tmp_path):
-    config = PassageConfig(k1=0.9, terms=TermConfig(stem=False))
-    built = index_of(tmp_path, rows_of(np.random.default_rng(0), 30), passages=config)
-    for read in (PassageIndex(tmp_path / "index"), PassageIndex(tmp_path / "index", verify=False)):
-        for question in QUESTIONS:
-            np.testing.assert_array_equal(
-                read.passage_scores(question), built.passage_scores(question)
-            )
-        assert not read.article_of.flags.writeable  # mapped, not read
-
-
-def test_an_index_of_another_format_says_what_to_do(tmp_path):
-    (tmp_path / "meta.json").write_text('{"format": "index 1"}')
-    message = "expected format index 2, found index 1; index the passages again .`index --force`"
-    with pytest.raises(InputError, match=message):
-        PassageIndex(tmp_path)
 
 
 def test_a_title_counts_as_often_as_said():

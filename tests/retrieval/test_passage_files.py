@@ -93,17 +93,6 @@ def test_a_quotation_mark_never_closed_costs_its_row_alone(read):
     )
 
 
-def test_ten_megabytes(read):
-    limit = csv.field_size_limit()
-    text = '"' + "x " * 5_000_000 + '""."'
-    found, skips = read(f"{HEADER}\n1\t{text}\tA\n2\tshort\tA\n")
-    assert [id for id, _, _ in found] == ["2"]
-    assert skips.as_dict() == {"passage longer than the limit": 1}
-    found, _ = read(f"{HEADER}\n1\t{text}\tA\n2\tshort\tA\n", max_characters=20_000_000)
-    assert [len(text) for _, _, text in found] == [10_000_002, 5]
-    assert csv.field_size_limit() == limit
-
-
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [

@@ -107,10 +107,3 @@ def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, idf, n
         found, scores = retrieve.rank(question)
         assert len(found) == number and found[0] == 0
         assert (scores[0] > 0) == is_known
-
-
-def test_passages_carry_their_scores(folder, index, questions):
-    retrieve = Retriever(folder, RetrieverConfig(passages=2))
-    numbers, scores = retrieve.rank(questions[0])
-    expected = [index.passage(n, s) for n, s in zip(numbers, scores.tolist(), strict=True)]
-    assert retrieve(questions[0]) == expected and len(expected) == 2

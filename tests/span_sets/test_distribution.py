@@ -116,31 +116,6 @@ def test_the_closed_form_is_the_sum_over_z(num_tags, answers):
     np.testing.assert_allclose(*gradients, atol=1e-5)
 
 
-def test_the_closed_form_is_the_sum_over_all_taggings_that_decode_to_the_answer(num_tags):
-    """With BIO tags, each set of spans is one tagging, also where spans touch."""
-    _, _, found = tagged(num_tags)
-    answers = ANSWERS[num_tags]
-    owner = {tuple(span): text for text, own in enumerate(answers) for span in own.tolist()}
-    total = 0.0
-    for tags in itertools.product(range(num_tags), repeat=NUM_TOKENS):
-        spans = marked_spans(np.array(tags))
-        well_formed = tags_of(spans, num_tags) == list(tags)
-        if well_formed and all(span in owner for span in spans):
-            if {owner[span] for span in spans} == {0, 1}:
-                total += probability(found, 0, tags)
-    mentions, where = padded(answers)
-    mass = log_mass_of(found, np.repeat(mentions, 2, 0), np.repeat(where, 2, 0))
-    assert np.exp(mass[0]) == pytest.approx(total, rel=1e-5)
-
-
-def test_mentions_that_cannot_be_marked(num_tags):
-    _, _, found = tagged(num_tags)
-    mentions, where = (np.repeat(x, 2, 0) for x in padded([np.array([[5, 5]]), np.array([[3, 3]])]))
-    mass = np.asarray(log_mass_of(found, mentions, where))
-    assert np.isfinite(mass[0]) and mass[1] == -np.inf  # the second row may not mark token 5
-    assert (np.asarray(log_mass_of(found, mentions, np.zeros_like(where))) == -np.inf).all()
-
-
 def test_a_mention_that_runs_past_the_input_cannot_be_marked(num_tags):
     _, _, found = tagged(num_tags)
     mentions = np.array([[[0, 5], [1, 99], [-3, 1], [-2, -1], [6, 7], [5, 5]]] * 2)
@@ -199,15 +174,3 @@ def test_a_row_without_words_marks_nothing(num_tags):
     where = jnp.zeros((1, 3), bool)
     found = TaggingDistribution.from_logits(jnp.ones((1, 3, num_tags)), where=where)
     assert mode_of(found, empty=False).tolist() == [[OUTSIDE] * 3]
-
-
-def test_other_numbers_of_tags_are_refused():
-    with pytest.raises(ValueError, match="expected 2 or 3 tags for each token, found 4"):
-        TaggingDistribution.from_logits(jnp.zeros((1, 2, 4)), where=jnp.ones((1, 2), bool))
-
-
-@pytest.mark.parametrize("empty", [False, True])
-def test_without_tokens_there_is_one_tagging(num_tags, empty):
-    nothing = np.zeros((2, 0), bool)
-    found = TaggingDistribution.from_logits(np.zeros((2, 0, num_tags)), where=nothing)
-    assert mode_of(found, empty=empty).shape == (2, 0)

@@ -78,11 +78,6 @@ def test_a_window_without_all_texts_has_no_z(roberta):
     assert make_windows(either, roberta, config)[0].num_solutions == 1
 
 
-def test_texts_that_differ_in_articles_are_one(roberta):
-    [window] = make_windows(example("The Sun met Bo.", "the Sun", "Sun", "Bo"), roberta, WIDE)
-    assert texts_of(window) == [0, 1] and window.num_solutions == 1
-
-
 def test_windows_survive_the_disk_and_others_are_as_they_were(roberta, tmp_path):
     required = example("Ada met Bo and Ada.", "Ada", "Bo")
     windows = [

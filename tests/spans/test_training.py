@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax import MML, HardEM
+from hardem_jax import HardEM
 from hardem_jax.documents.inputs import pad_windows
 from hardem_jax.documents.windows import Window
 from hardem_jax.encoders.bert import Bert, BertConfig
@@ -89,11 +89,3 @@ def test_one_compilation_per_bucket_and_none_for_annealing(buckets, caplog):
         _, hard, _ = run(HardEM(tau=3), 2, buckets=buckets)
     assert count_compilations(caplog) == len(buckets)
     assert hard[0] == 0 and hard[3] == 1  # both objectives were taken by the one program
-
-
-@pytest.mark.slow
-def test_bfloat16_computes_close_to_float32_and_keeps_float32_parameters():
-    exact, *_ = run(MML(), 1)
-    losses, _, params = run(MML(), 1, dtype=jnp.bfloat16)
-    np.testing.assert_allclose(losses, exact, rtol=2e-2)
-    assert {leaf.dtype for leaf in params.values()} == {jnp.dtype(jnp.float32)}

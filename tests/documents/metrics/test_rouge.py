@@ -48,12 +48,6 @@ def test_the_older_f_has_beta_equal_to_p_over_r():
     assert rouge.rouge_l_0_3_2("a b c", ["a d b"]) == pytest.approx(2 / 3, abs=1e-7)
 
 
-def test_plain_f_counts_every_token():
-    assert rouge.lcs_f1("no no . no", ["no . no no"]) == 2 * 3 / (4 + 4)
-    assert rouge.lcs_f1("five", ["five ."]) == 2 * 1 / (1 + 2)
-    assert rouge.lcs_f1("b a", ["a b"]) == 2 * 1 / (2 + 2)
-
-
 METRICS = [rouge.rouge_l, rouge.rouge_l_0_3_2, rouge.lcs_f1, rouge.exact_match]
 
 
@@ -65,11 +59,6 @@ METRICS = [rouge.rouge_l, rouge.rouge_l_0_3_2, rouge.lcs_f1, rouge.exact_match]
 )
 def test_without_words_there_is_no_score(metric, prediction, golds):
     assert metric(prediction, golds) == 0.0
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_best_over_golds_whatever_their_case(metric):
-    assert metric("In ROME", ["Paris", "in Rome"]) == pytest.approx(1, abs=1e-8)
 
 
 def test_exact_match_passes_over_full_stops_alone():

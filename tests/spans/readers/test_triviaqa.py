@@ -1,16 +1,12 @@
 """TriviaQA reader, and the streaming it shares with the SQuAD-layout reader."""
 
-import contextlib
 import gzip
-import itertools
 import json
 import unicodedata
 
 import pytest
 
-from hardem_jax.data import json_stream
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.json_stream import iter_json_items
 from hardem_jax.documents.examples import Document, OpenQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
@@ -176,30 +172,6 @@ def test_gzip_is_transparent_and_its_damage_an_error(tmp_path, evidence):
         file.write_bytes(damaged)
         with pytest.raises(InputError, match="qa.json.gz: cannot be read"):
             list(read_triviaqa(file, evidence, skips=ExclusionCounts()))
-
-
-class Endless:
-    """A file without end, `{"Data": [{"n": 0}, {"n": 1}, ...`, which counts what was read of it."""
-
-    def __init__(self):
-        items = (b'{"n": %d}, ' % n for n in itertools.count())
-        self.pieces = itertools.chain([b'{"Data": ['], items)
-        self.taken = 0
-
-    def read(self, size=-1):
-        assert size >= 0, "an unbounded read would never return"
-        piece = next(self.pieces) if size else b""
-        self.taken += len(piece)
-        return piece
-
-
-def test_items_are_parsed_as_they_arrive(monkeypatch):
-    file = Endless()
-    monkeypatch.setattr(json_stream, "open_bytes", lambda path: contextlib.nullcontext(file))
-    items = iter_json_items("endless", "Data")
-    assert file.taken == 0  # nothing before the first item is asked for
-    assert [next(items) for _ in range(1000)] == [(n, {"n": n}) for n in range(1000)]
-    assert file.taken < 1010 * len(b'{"n": 1000}, ')
 
 
 @pytest.mark.parametrize(("split", "count", "pages"), [("train", 1004, 2873), ("dev", 212, 591)])
