@@ -12,7 +12,7 @@ passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
 ``--retriever.method articles`` ranks only passages of the 50 best articles, as in Min et al.
 (2019), ``bm25`` all passages without articles; ``--layout triviaqa`` reads TriviaQA questions.
 Output files of other retrievers (DPR, FiD) can be used directly, without this command. Runs in the
-layouts of TREC (Pyserini) and KILT name passages by id; ``join`` adds their texts::
+layout of TREC, as Pyserini writes them, name passages by id; ``join`` adds their texts::
 
     python -m experiments.retrieve join --ranking run.trec --passages psgs_w100.tsv.gz \
         --questions NQ-open.dev.jsonl --lines-from 0 --out dev.jsonl
@@ -40,7 +40,7 @@ from hardem_jax.extras import MissingPackageError
 from hardem_jax.progress import counted
 from hardem_jax.settings import to_json
 from hardem_jax.spans.readers.dpr import read_context_questions, write_contexts
-from hardem_jax.spans.readers.open_questions import read_kilt_questions, read_nq_open
+from hardem_jax.spans.readers.open_questions import read_nq_open
 from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.words import split_words
 
@@ -51,12 +51,11 @@ try:
 except MissingPackageError as error:
     raise SystemExit(f"error: {error}") from None
 
-Layout = Literal["nq_open", "triviaqa", "contexts", "kilt"]
+Layout = Literal["nq_open", "triviaqa", "contexts"]
 READERS: dict[Layout, Callable[..., Iterator[OpenQuestion]]] = {
     "nq_open": read_nq_open,
     "triviaqa": read_triviaqa_questions,
     "contexts": read_context_questions,
-    "kilt": read_kilt_questions,
 }
 #: Reason of `ExclusionCounts`, for questions left out.
 NOT_IN_RUN = "question not in the run"
@@ -119,8 +118,7 @@ class Retrieve:
         out: output file: a JSON list if named ``.json``, else JSON lines; compressed if ``.gz``. It
             also lists unusable questions, which `evaluate` scores as 0.
         layout: layout of `questions`; "nq_open" also reads DPR's questions, if named ``.csv`` or
-            ``.tsv``, "contexts" a file in the layout of `out`, whose passages it ignores, "kilt"
-            the questions of KILT.
+            ``.tsv``, "contexts" a file in the layout of `out`, whose passages it ignores.
         retriever: what to retrieve.
         answers: leave out questions without an answer; --no-answers keeps them, for prediction.
         report: write recall, counts and settings to this JSON file.
@@ -180,15 +178,13 @@ class Join:
 
     Attributes:
         ranking: the run, in the layout of TREC (``question Q0 passage rank score tag``), as
-            Pyserini writes it, of KILT's predictions, or of Pyserini's JSON.
+            Pyserini writes it, or of Pyserini's JSON.
         questions: file of questions.
         passages: the passages that were ranked, as for ``index``.
         out: output file, as of ``retrieve``.
         layout: layout of `questions`, as for ``retrieve``.
         lines_from: the run's ids of questions count the questions of the file from 0 or from 1,
             as those of Pyserini's topics do; None if they are the questions' own.
-        provenance_id: the id of a passage in terms of KILT's provenance, such as
-            "{wikipedia_id}_{start_paragraph_id}".
         top: the best passages of each question.
         answers: leave out questions without an answer; --no-answers keeps them, for prediction.
     """
@@ -199,7 +195,6 @@ class Join:
     out: Path
     layout: Layout = "nq_open"
     lines_from: Literal[0, 1] | None = None
-    provenance_id: str = "{wikipedia_id}"
     top: int = 100
     answers: bool = True
 
@@ -207,7 +202,7 @@ class Join:
         require(self, "top", at_least=1)
 
     def run(self) -> None:
-        run = read_run(self.ranking, top=self.top, provenance_id=self.provenance_id)
+        run = read_run(self.ranking, top=self.top)
         skips = ExclusionCounts()
         asked = self._asked(run, skips)
         named = {id: None for key, _ in asked for id, _ in run[key]}

@@ -94,19 +94,15 @@ class PlantedConfig:
         require(self, "decoys", at_least=0)
         require(self, "spurious", "missing", "first", "noise", at_least=0, at_most=1)
         if self.noise + self.missing > 1:
-            raise InputError(
-                f"missing: expected at most 1 together with noise ({self.noise}), "
-                f"found {self.missing}"
-            )
+            expected = f"expected at most 1 together with noise ({self.noise})"
+            raise InputError(f"missing: {expected}, found {self.missing}")
         if self.spurious and not self.decoys:
             raise InputError(f"spurious: expected 0 without decoys, found {self.spurious}")
         for name in ("missing", "first"):
-            asked_for = getattr(self, name) != getattr(PlantedConfig, name)
-            if asked_for and self.set_size < 2:
-                raise InputError(
-                    f"{name}: expected decoys, so that Z has at least two mentions, "
-                    f"found {getattr(self, name)} without"
-                )
+            value = getattr(self, name)
+            if value != getattr(PlantedConfig, name) and self.set_size < 2:
+                expected = "expected decoys, so that Z has at least two mentions"
+                raise InputError(f"{name}: {expected}, found {value} without")
 
     @property
     def set_size(self) -> int:
@@ -154,19 +150,18 @@ def _example(
         spurious = SPURIOUS_VERBS[question_verbs[0]]
         rest = [verb for verb in OTHER_VERBS if verb != spurious]
         spare = [rest[i] for i in knobs.integers(len(rest), size=num_others)]
-        # The first of them is the answer's.
-        other_verbs = [
-            spurious,
-            *(
-                new if old == spurious else old
-                for old, new in zip(other_verbs[1:], spare[1:], strict=True)
-            ),
-        ]
+        pairs = zip(other_verbs, spare, strict=True)
+        other_verbs = [new if old == spurious else old for old, new in pairs]
+        other_verbs[0] = spurious  # the first of them is the answer's
     # Verbs are dealt to people in turn, so all have the same number. Entry 0 is the true one.
     verbs = [*question_verbs, *other_verbs]
     order = rng.permutation(len(verbs)).tolist()
     if config.first is not None:
-        _move_true(order, config.num_people, to_first=is_first < config.first, place=place)
+        # Swap the true entry with the first one of its person, or with one of the later ones.
+        own = [i for i, entry in enumerate(order) if entry % config.num_people == 0]
+        later = own[1 + int(place * (len(own) - 1))] if is_first >= config.first else own[0]
+        true = order.index(0)
+        order[true], order[later] = order[later], order[true]
     # People are in random order, so person 1 may be anybody else.
     asked = 1 if wrong_z < config.noise else 0
     text, mentions, true_mention = "", [], None
@@ -188,11 +183,3 @@ def _example(
         true_mention=true_mention,
         mentions=tuple(mentions) if is_missing else None,
     )
-
-
-def _move_true(order: list[int], num_people: int, *, to_first: bool, place: float) -> None:
-    """Swaps the true entry with the first one of its person, or with one of the later ones."""
-    own = [i for i, entry in enumerate(order) if entry % num_people == 0]
-    target = own[0] if to_first else own[1 + int(place * (len(own) - 1))]
-    true = order.index(0)
-    order[true], order[target] = order[target], order[true]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,43 +25,25 @@ Method = Literal["combined", "articles", "bm25"]
 _WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True)
-class TermConfig:
-    """How text is split into terms.
-
-    Attributes:
-        stem: whether to stem with Snowball's English stemmer (DrQA does not).
-        stop_words: whether to remove stop words.
+def words(text: str) -> list[str]:
+    """The terms of a text, in order: `search_terms` without stop words, stemmed.
 
     Example:
-        >>> TermConfig().words("Who was the first Queen of Curaçao?")
+        >>> words("Who was the first Queen of Curaçao?")
         ['first', 'queen', 'curacao']
-        >>> TermConfig().words("Who was he?")
-        []
     """
+    return _stemmer().stemWords([term for term in search_terms(text) if term not in stop_words()])
 
-    stem: bool = True
-    stop_words: bool = True
 
-    def words(self, text: str) -> list[str]:
-        """Returns the terms of a text, in order, see `hardem_jax.words.search_terms`."""
-        excluded = stop_words() if self.stop_words else frozenset()
-        kept = [word for word in search_terms(text) if word not in excluded]
-        return _stemmer().stemWords(kept) if self.stem else kept
-
-    def words_and_bigrams(self, text: str) -> list[str]:
-        """`words`, then all pairs of adjacent words, of which none is a stop word (Chen et al.,
-        2017, section 3.1)."""
-        all_words = search_terms(text, join=False)
-        excluded = stop_words() if self.stop_words else frozenset()
-        stop = [word in excluded for word in all_words]
-        if self.stem:
-            all_words = _stemmer().stemWords(all_words)
-        terms = [word for word, stopped in zip(all_words, stop, strict=True) if not stopped]
-        for i in range(len(all_words) - 1):
-            if not stop[i] and not stop[i + 1]:
-                terms.append(f"{all_words[i]} {all_words[i + 1]}")
-        return terms
+def words_and_bigrams(text: str) -> list[str]:
+    """Words, then all pairs of adjacent words, of which none is a stop word (Chen et al., 2017,
+    section 3.1)."""
+    terms = search_terms(text, join=False)
+    kept = [term not in stop_words() for term in terms]
+    stems = _stemmer().stemWords(terms)
+    pairs = zip(itertools.pairwise(stems), itertools.pairwise(kept), strict=True)
+    bigrams = [" ".join(pair) for pair, both in pairs if all(both)]
+    return [*itertools.compress(stems, kept), *bigrams]
 
 
 @functools.cache
@@ -83,13 +66,9 @@ class ArticleConfig:
 
     Attributes:
         buckets: number of hash buckets for terms; the default is DrQA's.
-        bigrams: whether to index pairs of adjacent words in addition to words.
-        terms: how text is split into words.
     """
 
     buckets: int = 2**24
-    bigrams: bool = True
-    terms: TermConfig = TermConfig()
 
     def __post_init__(self) -> None:
         require(self, "buckets", at_least=1)
@@ -99,9 +78,8 @@ class ArticleConfig:
         import scipy.sparse
         from sklearn.feature_extraction.text import HashingVectorizer
 
-        analyzer = self.terms.words_and_bigrams if self.bigrams else self.terms.words
         # Any: the stubs infer these types from the default values, narrower than documented.
-        options: dict[str, Any] = {"analyzer": analyzer, "norm": None, "dtype": np.float32}
+        options: dict[str, Any] = {"analyzer": words_and_bigrams, "norm": None, "dtype": np.float32}
         vectorizer = HashingVectorizer(n_features=self.buckets, alternate_sign=False, **options)
         return lambda texts: scipy.sparse.csr_matrix(vectorizer.transform(texts))
 
@@ -114,13 +92,11 @@ class PassageConfig:
         k1: term-frequency saturation of BM25; larger values saturate more slowly.
         b: length normalisation of BM25, 0 (none) to 1 (full).
         title_weight: how many times the title is added to the text; 0 ignores it.
-        terms: how text is split into words.
     """
 
     k1: float = 1.5
     b: float = 0.75
     title_weight: int = 2
-    terms: TermConfig = TermConfig()
 
     def __post_init__(self) -> None:
         require(self, "k1", at_least=0)
@@ -129,7 +105,7 @@ class PassageConfig:
 
     def words(self, title: str, text: str) -> list[str]:
         """Returns the terms of a passage, including those of its title."""
-        return self.terms.words(title) * self.title_weight + self.terms.words(text)
+        return words(title) * self.title_weight + words(text)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta
 from hardem_jax.documents.examples import Passage
 from hardem_jax.errors import InputError
 from hardem_jax.progress import counted
-from hardem_jax.retrieval.config import ArticleConfig, Idf, PassageConfig, RetrieverConfig
+from hardem_jax.retrieval.config import ArticleConfig, Idf, PassageConfig, RetrieverConfig, words
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.settings import from_json, to_json
 
-FORMAT = "index 2"
+FORMAT = "index 3"
 
 # Articles whose terms are counted at a time.
 _BLOCK = 1000
@@ -97,16 +97,15 @@ def _index_passages(
             starts.append(corpus.tell())
             record = {"id": row.id, "title": row.title, "text": row.text}
             corpus.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
-            words = config.words(row.title, row.text)
-            term_ids.append([vocabulary.setdefault(word, len(vocabulary)) for word in words])
+            terms = config.words(row.title, row.text)
+            term_ids.append([vocabulary.setdefault(term, len(vocabulary)) for term in terms])
     if not article_of:
         raise InputError(f"{source}: expected passages, found none that can be used ({skips})")
     if not vocabulary:
         raise InputError(f"{source}: expected passages with words, found none")
     save_mmindex(starts, folder / "corpus.jsonl")
     bm25 = bm25s.BM25(k1=config.k1, b=config.b, csc_backend="scipy")
-    terms = Tokenized(term_ids, vocabulary)
-    bm25.index(terms, create_empty_token=False, show_progress=False)
+    bm25.index(Tokenized(term_ids, vocabulary), create_empty_token=False, show_progress=False)
     bm25.save(folder, show_progress=False)
     return np.array(article_of, np.int32)
 
@@ -168,7 +167,6 @@ class PassageIndex:
         )
         config, place = self.meta["config"], f"{folder / 'meta.json'}: config"
         self._articles = from_json(ArticleConfig, config["articles"], f"{place}.articles")
-        self._passages = from_json(PassageConfig, config["bm25"], f"{place}.bm25")
         self._corpus: Any = JsonlCorpus(folder / "corpus.jsonl", verbosity=0)
         self._bm25 = bm25s.BM25.load(folder, mmap=True)
         self.article_of = load_array(folder / "article_of.npy")
@@ -190,8 +188,7 @@ class PassageIndex:
 
     def passage_scores(self, question: str) -> np.ndarray:
         """Returns the BM25 score of every passage, ``[N]`` float32; 0 without a common term."""
-        words = self._passages.terms.words(question)
-        return self._bm25.get_scores_from_ids(self._bm25.get_tokens_ids(words))
+        return self._bm25.get_scores_from_ids(self._bm25.get_tokens_ids(words(question)))
 
     def article_scores(self, question: str, *, idf: Idf = "smooth") -> np.ndarray:
         """Returns the TF-IDF score of every article, ``[A]`` float32."""

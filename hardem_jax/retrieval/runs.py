@@ -3,8 +3,6 @@
 ========  ========================================================================================
 TREC      ``question Q0 passage rank score tag`` on each line, as trec_eval reads and Pyserini
           writes it
-KILT      ``{"id": ..., "output": [{"provenance": [{"wikipedia_id": ..., ...}, ...]}]}`` on each
-          line
 Pyserini  ``{question: {"contexts": [{"docid": ..., "score": ...}, ...], ...}, ...}``, its runs in
           DPR's format
 ========  ========================================================================================
@@ -15,15 +13,12 @@ A run has ids only. `read_passages` finds their texts.
 from __future__ import annotations
 
 import math
-import sys
 
-from hardem_jax.data.json_fields import get_id, get_objects, lacks
+from hardem_jax.data.json_fields import get_id, get_objects
 from hardem_jax.data.json_stream import (
     PathLike,
     first_character,
-    is_pyserini_run,
     iter_json_entries,
-    iter_json_records,
     iter_lines,
 )
 from hardem_jax.errors import InputError
@@ -34,19 +29,13 @@ Ranking = list[tuple[str, float | None]]
 _FIELDS = "question, Q0, passage, rank, score and tag"
 
 
-def read_run(
-    path: PathLike, *, top: int, provenance_id: str = "{wikipedia_id}"
-) -> dict[str, Ranking]:
-    """The best ``top`` passages of each question of a run, TREC's, KILT's or Pyserini's.
+def read_run(path: PathLike, *, top: int) -> dict[str, Ranking]:
+    """The best ``top`` passages of each question of a run, TREC's or Pyserini's.
 
     TREC's passages are ordered by score, as trec_eval does it; their rank is not read. Equal scores
-    and the passages of the other two keep the order of the file. ``provenance_id`` is the id of a
-    passage in terms of the fields of KILT's provenance: "{wikipedia_id}_{start_paragraph_id}".
+    and Pyserini's passages keep the order of the file.
     """
-    if first_character(path) not in (b"{", b"["):
-        found = _trec(path, top)
-    else:
-        found = _pyserini(path) if is_pyserini_run(path) else _kilt(path, provenance_id)
+    found = _pyserini(path) if first_character(path) == b"{" else _trec(path, top)
     kept = {question: _best(ranking, top) for question, ranking in found.items()}
     if not any(kept.values()):
         raise InputError(f"{path}: expected passages of questions, found none")
@@ -88,30 +77,6 @@ def _best(ranking: Ranking, top: int) -> Ranking:
     for id, score in ranking:
         best.setdefault(id, score)
     return list(best.items())[:top]
-
-
-def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
-    found: dict[str, Ranking] = {}
-    for _, place, record in iter_json_records(path):
-        question = get_id(record, "id", place)
-        if question is None:
-            raise InputError(f"{place}: expected a question's id under 'id', found none")
-        ranking = found.setdefault(question, [])
-        for output in get_objects(record, "output", place):
-            for entry in get_objects(output, "provenance", place):
-                given = {name: value for name, value in entry.items() if value is not None}
-                try:
-                    passage = provenance_id.format_map(given)
-                except KeyError as error:
-                    raise lacks(entry, f"{error} in its provenance", place) from None
-                except (ValueError, IndexError, AttributeError, TypeError) as error:
-                    expected = "expected fields of the provenance in braces, as {wikipedia_id}"
-                    message = f"--provenance-id: {expected}, found {provenance_id!r}"
-                    raise InputError(message) from error
-                score = entry.get("score")
-                known = isinstance(score, (int, float)) and abs(score) <= sys.float_info.max
-                ranking.append((passage, score if known else None))
-    return found
 
 
 def _pyserini(path: PathLike) -> dict[str, Ranking]:

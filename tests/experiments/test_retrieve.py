@@ -179,35 +179,6 @@ def test_a_run_of_others_is_joined_and_prepared(joined, tmp_path, capsys):
     assert len(split.left_out) == 3
 
 
-def test_a_run_of_kilt_is_joined(joined, tmp_path):
-    questions, run = tmp_path / "kilt.jsonl", tmp_path / "predictions.jsonl"
-    asked = {"id": "k1", "input": "who wrote the iliad", "output": [{"answer": "Homer"}]}
-    questions.write_text(json.dumps(asked))
-    provenance = [{"wikipedia_id": "p", "start_paragraph_id": n} for n in (3, 0)]
-    run.write_text(json.dumps({"id": "k1", "output": [{"provenance": provenance}]}))
-    flags = [*joined]
-    flags[flags.index("--questions") + 1], flags[flags.index("--ranking") + 1] = questions, run
-    call(retrieve, *flags, "--layout", "kilt", "--out", tmp_path / "a.json",
-         "--provenance-id", "{wikipedia_id}{start_paragraph_id}")  # fmt: skip
-    [example] = read_contexts(tmp_path / "a.json", skips=ExclusionCounts())
-    assert [d.id for d in example.documents] == ["p3", "p0"] and example.golds == ("Homer",)
-
-
-def test_every_question_of_an_id_is_joined(joined, tmp_path, capsys):
-    questions, run = tmp_path / "kilt.jsonl", tmp_path / "predictions.jsonl"
-    texts = {"who wrote the iliad": "Homer", "who wrote the aeneid": "Virgil"}
-    asked = [{"id": "k", "input": x, "output": [{"answer": y}]} for x, y in texts.items()]
-    questions.write_text("\n".join(map(json.dumps, asked)))
-    provenance = [{"wikipedia_id": "p0"}]
-    run.write_text(json.dumps({"id": "k", "output": [{"provenance": provenance}]}))
-    flags = [*joined]
-    flags[flags.index("--questions") + 1], flags[flags.index("--ranking") + 1] = questions, run
-    call(retrieve, *flags, "--layout", "kilt", "--out", tmp_path / "a.jsonl")
-    lines = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert [json.loads(line)["question"] for line in lines] == list(texts)
-    assert "2 questions with known answers" in " ".join(capsys.readouterr().out.split())
-
-
 def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):
     out = ("--out", tmp_path / "a.jsonl")
     line = fails(retrieve, capsys, *joined, *out)

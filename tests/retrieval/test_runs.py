@@ -13,10 +13,6 @@ from hardem_jax.retrieval.runs import read_run
 from tests.retrieval.corpora import save
 
 
-def kilt(*provenance, id="q"):
-    return json.dumps({"id": id, "output": [{"provenance": [*provenance]}]})
-
-
 def test_the_best_of_a_trec_run_by_score(tmp_path):
     rng, file = np.random.default_rng(0), tmp_path / "run.gz"
     # Few different scores, so that equal ones are ordered by their place.
@@ -34,19 +30,6 @@ def test_the_best_of_a_trec_run_by_score(tmp_path):
 def test_a_passage_that_is_listed_twice_counts_once(tmp_path):
     (tmp_path / "run").write_text("q Q0 a 1 1 t\nq Q0 b 2 3 t\nq Q0 a 3 2 t\n")
     assert read_run(tmp_path / "run", top=9) == {"q": [("b", 3.0), ("a", 2.0)]}
-
-
-def test_a_run_of_kilt_keeps_its_order(tmp_path):
-    file = tmp_path / "predictions.jsonl"
-    passages = [
-        {"wikipedia_id": 12, "start_paragraph_id": 3, "score": 1.5},
-        {"wikipedia_id": "7", "start_paragraph_id": 1, "score": 10**400},
-        {"wikipedia_id": "12", "start_paragraph_id": 4},
-    ]
-    file.write_text(kilt(*passages) + "\n" + kilt(id="r") + "\n")
-    assert read_run(file, top=9) == {"q": [("12", 1.5), ("7", None)], "r": []}
-    by_paragraph = read_run(file, top=2, provenance_id="{wikipedia_id}#{start_paragraph_id}")
-    assert by_paragraph["q"] == [("12#3", 1.5), ("7#1", None)]
 
 
 def pyserini(*contexts, answers=("Ada",)):
@@ -67,10 +50,8 @@ def test_a_json_run_of_pyserini_keeps_its_order(tmp_path, indent):
         ("q Q0 p 1 2.0\n", "line 1: expected question, Q0, passage, rank, score and tag, found 5"),
         ("q Q0 p 1 nan t", "line 1: expected a number as score, found 'nan'"),
         ("\nq Q0 p 1 best t", "line 2: expected a number as score, found 'best'"),
-        (kilt({"title": "x"}), "expected 'wikipedia_id' in its provenance, found the keys 'title'"),
         (pyserini({"score": 1}), "'7': expected a passage's id under 'docid', found none"),
         (pyserini({"docid": "p", "score": "x"}), "expected a number as score, found 'x'"),
-        ('{"output": []}', "expected a question's id under 'id', found none"),
     ],
 )
 def test_what_is_no_run_is_said_in_a_line(tmp_path, text, said):
@@ -78,13 +59,6 @@ def test_what_is_no_run_is_said_in_a_line(tmp_path, text, said):
     with pytest.raises(InputError, match="run: ") as error:
         read_run(tmp_path / "run", top=5)
     assert said in str(error.value)
-
-
-@pytest.mark.parametrize("template", ["{", "{wikipedia_id.b}", "{}"])
-def test_a_template_names_fields(tmp_path, template):
-    (tmp_path / "run").write_text(kilt({"wikipedia_id": "1"}))
-    with pytest.raises(InputError, match="--provenance-id: expected fields"):
-        read_run(tmp_path / "run", top=5, provenance_id=template)
 
 
 def test_only_the_passages_that_are_named_are_read(tmp_path):

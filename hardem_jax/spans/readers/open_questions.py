@@ -1,14 +1,12 @@
 """Readers of open-domain questions without passages, and what can be used of them.
 
-    {"question": "who wrote the iliad", "answer": ["Homer"]}                     NQ-open
-    who wrote the iliad<TAB>['Homer']                                            DPR
-    {"id": ..., "input": "who wrote the iliad", "output": [{"answer": "Homer", ...}, ...]}     KILT
+    {"question": "who wrote the iliad", "answer": ["Homer"]}    NQ-open
+    who wrote the iliad<TAB>['Homer']                           DPR
 
 one question per line. NQ-open's official files (Lee et al., 2019) have no ids, so the line number
 serves as one. Some copies contain lists as strings ("[Lord 's, 'pub']"), in Python's notation
 without the double quotes of answers with an apostrophe; `split_answers` parses them. DPR has the
-same questions (Karpukhin et al., 2020) in files named `.csv` or `.tsv`. The passages that KILT's
-annotators found (Petroni et al., 2021) are not read.
+same questions (Karpukhin et al., 2020) in files named `.csv` or `.tsv`.
 """
 
 from __future__ import annotations
@@ -21,17 +19,13 @@ from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
 from hardem_jax.data.json_fields import (
-    distinct,
     get_field,
     get_id,
-    get_objects,
     get_strings,
-    lacks,
 )
 from hardem_jax.data.json_stream import (
     PathLike,
     iter_json_lines,
-    iter_json_records,
     long_csv_fields,
     read_text,
 )
@@ -166,24 +160,6 @@ def split_answers(text: str) -> tuple[str, ...]:
 
 def _is_quoted(item: str) -> bool:
     return len(item) > 1 and item.startswith("'") and item.endswith("'")
-
-
-def read_kilt_questions(
-    path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
-) -> Iterator[OpenQuestion]:
-    """Streams the questions of a file of KILT, each with its distinct answers.
-
-    ``require_answers=False`` keeps questions without an answer, for prediction.
-    """
-    check = QuestionCheck(skips, require_answers=require_answers)
-    for _, place, record in iter_json_records(path):
-        id, text = get_id(record, "id", place), get_field(record, "input", str, place)
-        if id is None or text is None:
-            raise lacks(record, "'id' and 'input'", place)
-        outputs = get_objects(record, "output", place)
-        answers = distinct(get_field(one, "answer", str, place) or "" for one in outputs)
-        if (question := check(id, text, answers)) is not None:
-            yield question
 
 
 def file_stem(path: PathLike) -> str:
