@@ -72,8 +72,6 @@ class Index:
         out: output folder.
         articles: options of the article index.
         bm25: options of the passage index.
-        max_characters: skip and count longer passages.
-        limit: use only the first n passages.
         force: replace the index in ``out``; the disk must hold both until the new one is complete.
     """
 
@@ -81,12 +79,7 @@ class Index:
     out: Path
     articles: ArticleConfig = ArticleConfig()
     bm25: PassageConfig = PassageConfig()
-    max_characters: int = 1_000_000
-    limit: int | None = None
     force: bool = False
-
-    def __post_init__(self) -> None:
-        require(self, "max_characters", "limit", at_least=1)
 
     def run(self) -> None:
         from hardem_jax.retrieval.index import build_index  # imports bm25s and scipy
@@ -98,8 +91,6 @@ class Index:
             skips=skips,
             articles=self.articles,
             passages=self.bm25,
-            max_characters=self.max_characters,
-            limit=self.limit,
             replace=self.force,
         )
         seconds = time.perf_counter() - begin

@@ -92,24 +92,8 @@ class PrepareCommand(abc.ABC):
 
 
 def determined_by(command: Any, **digests: Any) -> dict[str, Any]:
-    """Every flag of a ``prepare`` command that determines its split; files by name and digest.
-
-    Args:
-        command: the dataclass of the command.
-        digests: field -> digest, for folders.
-
-    Raises:
-        InputError: a file cannot be read.
-
-    Example:
-        >>> @dataclasses.dataclass
-        ... class Prepare:
-        ...     folder: Path = Path("official")
-        ...     out: Path = Path("prepared")
-        ...     split: str = "train"
-        >>> determined_by(Prepare(), folder="4f2a")
-        {'folder': '4f2a', 'split': 'train'}
-    """
+    """Every flag of a ``prepare`` command that determines its split; files by name and digest,
+    folders by the given digests."""
     values = {}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)

@@ -47,23 +47,19 @@ def build_index(
     skips: ExclusionCounts,
     articles: ArticleConfig | None = None,
     passages: PassageConfig | None = None,
-    max_characters: int = 1_000_000,
-    limit: int | None = None,
     replace: bool = False,
 ) -> PassageIndex:
-    """Indexes the first ``limit`` passages of a file; for ``skips`` and ``max_characters`` see
-    `read_passages`."""
+    """Indexes the passages of a file; ``skips`` counts those left out, see `read_passages`."""
     articles, passages = articles or ArticleConfig(), passages or PassageConfig()
     digest = file_digest(source)
     with new_folder(folder, format=FORMAT, replace=replace) as new:
-        rows = read_passages(source, skips=skips, max_characters=max_characters)
-        rows = counted(itertools.islice(rows, limit), "passages", total=limit)
+        rows = counted(read_passages(source, skips=skips), "passages")
         article_of = _index_passages(rows, new, passages, source, skips)
         np.save(new / "article_of.npy", article_of)
         _index_articles(new, article_of, articles)
         meta = {
             "format": FORMAT,
-            "source": {"name": source.name, "sha256": digest, "limit": limit},
+            "source": {"name": source.name, "sha256": digest},
             "content": file_digest(new / "corpus.jsonl"),
             "left_out": skips.as_dict(),
             "config": {"articles": to_json(articles), "bm25": to_json(passages)},

@@ -23,7 +23,6 @@ from hardem_jax.errors import InputError
 NO_PASSAGE_ID = "no passage id"
 BAD_FIELDS = "row with another number of fields"
 BAD_QUOTES = "row with a quotation mark out of place or never closed"
-TOO_LONG = "passage longer than the limit"
 REPEATED_ID = "passage id occurs again"
 
 _COLUMNS = ("id", "text", "title")
@@ -35,14 +34,12 @@ def read_passages(
     path: PathLike,
     *,
     skips: ExclusionCounts,
-    max_characters: int = 1_000_000,
     only: Container[str] | None = None,
 ) -> Iterator[Passage]:
     """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV, also ``.gz``.
 
     `skips` counts what is left out: another number of fields than the header, misplaced quotation
-    marks, no id, no text, a text longer than `max_characters` (a thousand times a paragraph points
-    to a defect in the file), an id seen before. Passages that are not in `only` take no memory.
+    marks, no id, no text, an id seen before. Passages that are not in `only` take no memory.
     """
     name = str(path).removesuffix(".gz")
     is_json = name.endswith((".jsonl", ".json"))
@@ -55,8 +52,6 @@ def read_passages(
             continue
         elif not passage.text.strip():
             skips.add(EMPTY_DOCUMENT, passage.id)
-        elif len(passage.text) > max_characters:
-            skips.add(TOO_LONG, passage.id)
         elif passage.id in seen:
             skips.add(REPEATED_ID, passage.id)
         else:

@@ -99,9 +99,6 @@ def test_mistakes_are_told(files, tmp_path, capsys):
                  tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip
     assert "none.jsonl: expected questions, found none that can be used" in line
     assert not (tmp_path / "a.jsonl").exists()
-    line = fails(retrieve, capsys, "index", "--passages", files / "psgs.tsv.gz", "--out",
-                 tmp_path / "index", "--limit", 0)  # fmt: skip
-    assert "limit: expected at least 1, found 0" in line
 
 
 def test_what_cannot_be_written_is_found_before_the_work(files, tmp_path, capsys):
