@@ -1,16 +1,18 @@
 """Reader for passage collections: DPR's TSV, JSON lines, or a JSON list.
 
-    id<TAB>text<TAB>title                       one per line after a header, CSV quoting
+    id<TAB>text<TAB>title                       after a header; quoted fields may have line breaks
     {"id": ..., "title": ..., "text": ...}      one per line; `contents` (Pyserini) for `text`,
                                                 which may have the title in its first line
 
-A file without these columns is an error. A bad row in an otherwise good file is counted.
+A file without these columns is an error. A bad row in an otherwise good file is counted, and
+reading continues with the next line, even after a quotation mark that is never closed.
 """
 
 from __future__ import annotations
 
 import csv
 import re
+from collections import deque
 from collections.abc import Container, Iterator
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, ExclusionCounts
@@ -26,6 +28,8 @@ BAD_QUOTES = "row with a quotation mark out of place or never closed"
 REPEATED_ID = "passage id occurs again"
 
 _COLUMNS = ("id", "text", "title")
+# Of one row, if a quotation mark was not closed in its first line.
+_MOST_LINES = 1000
 # With which Pyserini begins the passages of DPR's Wikipedia.
 _TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
 
@@ -74,32 +78,45 @@ def _json_rows(path: PathLike) -> Iterator[tuple[str, Passage]]:
 
 def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[tuple[str, Passage]]:
     lines = iter_lines(path)
-    first = next(lines, (0, ""))[1].removeprefix("\ufeff")
-    header = _parse_row(first) or []
+    waiting: deque[tuple[int, str]] = deque()
+
+    def take() -> tuple[int, str] | None:
+        return waiting.popleft() if waiting else next(lines, None)
+
+    def parse(first: str) -> list[str] | None:
+        """The fields of the row that begins with a line; None if its quoting is broken, and the
+        lines behind it come again."""
+        if '"' not in first:
+            return first.rstrip("\r\n").split("\t")
+        pulled: list[tuple[int, str]] = []
+
+        def row() -> Iterator[str]:
+            yield first
+            while len(pulled) < _MOST_LINES and (line := take()) is not None:
+                pulled.append(line)
+                yield line[1]
+
+        try:
+            with long_csv_fields():
+                return next(csv.reader(row(), delimiter="\t", strict=True))
+        except csv.Error:
+            waiting.extendleft(reversed(pulled))
+            return None
+
+    header = parse((take() or (0, ""))[1].removeprefix("\ufeff")) or []
     if missing := [column for column in _COLUMNS if column not in header]:
         expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
         raise InputError(f"{path}: {expected}, found none named {missing[0]}")
     places = [header.index(column) for column in _COLUMNS]
-    for number, text in lines:
+    while (line := take()) is not None:
+        number, text = line
         if not text.strip("\r\n"):
             continue
-        row = _parse_row(text)
-        if row is None:
+        fields = parse(text)
+        if fields is None:
             skips.add(BAD_QUOTES, f"line {number}")
-        elif len(row) != len(header):
+        elif len(fields) != len(header):
             skips.add(BAD_FIELDS, f"line {number}")
         else:
-            id, passage, title = (row[column] for column in places)
+            id, passage, title = (fields[column] for column in places)
             yield f"{path}: line {number}", Passage(id.strip(), title, passage)
-
-
-def _parse_row(line: str) -> list[str] | None:
-    """The fields of a line; None if a quotation mark is out of place or not closed in it."""
-    line = line.rstrip("\r\n")
-    if '"' not in line:
-        return line.split("\t")
-    try:
-        with long_csv_fields():
-            return next(csv.reader([line], delimiter="\t", strict=True))
-    except csv.Error:
-        return None

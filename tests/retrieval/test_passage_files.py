@@ -26,7 +26,7 @@ def read(tmp_path):
 
 
 ROWS = [
-    ("1", "Rome", 'A "quoted" text,\twith a tab.'),
+    ("1", "Rome", 'A "quoted" text,\nover two lines\twith a tab.'),
     ("2", "Bonn", 'plain 5" pipe \u2028 no line end'),
     ("3", "", "'' no title"),
 ]
@@ -80,10 +80,11 @@ def test_bad_rows_are_counted_and_named(read):
     assert skips.ids("row with another number of fields") == ("line 3", "line 4")
 
 
-def test_a_quotation_mark_never_closed_costs_its_row_alone(read):
-    rows = ['1\t"never closed\tA', '2\t"a"b\tA', *(f"r{i}\tsome text\tA" for i in range(3))]
+@pytest.mark.parametrize("more", [3, 3000])
+def test_a_quotation_mark_never_closed_costs_its_row_alone(read, more):
+    rows = ['1\t"never closed\tA', '2\t"a"b\tA', *(f"r{i}\tsome text\tA" for i in range(more))]
     found, skips = read("\n".join([HEADER, *rows]))
-    assert [id for id, _, _ in found] == ["r0", "r1", "r2"]
+    assert [id for id, _, _ in found] == [f"r{i}" for i in range(more)]
     assert skips.as_dict() == {"row with a quotation mark out of place or never closed": 2}
     assert skips.ids("row with a quotation mark out of place or never closed") == (
         "line 2",
