@@ -1,19 +1,12 @@
 """NaturalQuestions-open (Lee et al., 2019): ``python -m experiments.nq_open --help``.
 
-From a passage file and the official questions to exact match::
+Passages are retrieved as for `experiments.triviaqa_open`, without ``--layout``, and then::
 
-    python -m experiments.retrieve index --passages psgs_w100.tsv.gz --out index
-    python -m experiments.retrieve retrieve --index index --questions NQ-open.train.jsonl \
-        --out train.jsonl --retriever.passages 20
     python -m experiments.nq_open prepare --contexts train.jsonl --out prepared/train
     python -m experiments.nq_open train --data prepared/train --dev prepared/dev \
         --out runs/hard-em objective:hard-em --objective.tau 8000
     python -m experiments.nq_open evaluate --run-dir runs/hard-em --data prepared/dev \
         --sweep 10 20 40 80
-
-The development split is retrieved with ``--retriever.passages 80`` and prepared with
-``--split dev``. Files that another retriever wrote in the layout of DPR or FiD are prepared
-as they are.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Retrieve:
             check_writable(self.report)
         retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
         read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
-        results = _Results(self.questions, self.retriever.passages)
+        results = _Results(self.questions, self.retriever.passages, skips)
         begin = time.perf_counter()
         found = ((asked, retriever(asked.question)) for asked in counted(read, "questions"))
         count = write_contexts(self.out, results.rows(found), left_out=skips)
@@ -151,7 +151,7 @@ class Retrieve:
         }
         if self.report is not None:
             write_json(self.report, content)
-        results.show(skips)
+        results.show()
         if results.unmatched:
             print(f"{results.unmatched} questions share no term with any passage")
         print(
@@ -214,7 +214,7 @@ class Join:
         )
         results = _Results(self.questions, self.top, skips)
         write_contexts(self.out, results.rows(found), left_out=skips)
-        results.show(skips)
+        results.show()
 
     def _asked(
         self, run: Mapping[str, Ranking], skips: ExclusionCounts
@@ -251,7 +251,7 @@ class _Results:
     questions without a solution in the first n passages.
     """
 
-    def __init__(self, file: Path, depth: int, skips: ExclusionCounts | None = None):
+    def __init__(self, file: Path, depth: int, skips: ExclusionCounts):
         self._file, self._depth, self._skips = file, depth, skips
         #: Questions by the first rank, from 0, whose passage mentions an answer; last: none does.
         self._first = np.zeros(depth + 1, np.int64)
@@ -261,7 +261,7 @@ class _Results:
         self, found: Iterable[tuple[OpenQuestion, list[Passage]]]
     ) -> Iterator[tuple[OpenQuestion, list[Passage]]]:
         for question, passages in found:
-            if not passages and self._skips is not None:
+            if not passages:
                 self._skips.add(NO_DOCUMENT, question.id)
                 continue
             self.passages += len(passages)
@@ -287,9 +287,9 @@ class _Results:
         answered = self.answered
         return {n: float(self._first[:n].sum()) / answered for n in ranks} if answered else {}
 
-    def show(self, skips: ExclusionCounts) -> None:
+    def show(self) -> None:
         console = Console(highlight=False)
-        console.print(skips, markup=False)
+        console.print(self._skips, markup=False)
         if recall := self.recall_table():
             title = f"{self.answered} questions with known answers: share with one in the top n"
             table = Table(*(f"n = {rank}" for rank in recall), title=f"{title} passages")

@@ -10,10 +10,6 @@ then scored by its metric::
     python -m experiments.squad_layout prepare --file dev-v1.1.json --out prepared/dev --split dev
     python -m experiments.squad_layout prepare --file quoref-dev-v0.1.json --out prepared/quoref \
         --split dev --answers-are "all required"
-    python -m experiments.squad_layout prepare --file train-v2.0.json --out prepared/squad2 \
-        --windows.choices unknown
-    python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/gold \
-        --supervised
     python -m experiments.squad_layout train --data prepared/train --dev prepared/dev \
         --out runs/hard-em objective:hard-em --objective.tau 4000
     python -m experiments.squad_layout evaluate --run-dir runs/hard-em --data prepared/dev \

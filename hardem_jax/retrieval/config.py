@@ -18,8 +18,6 @@ from hardem_jax.words import search_terms
 if TYPE_CHECKING:
     import scipy.sparse
 
-#: Inverse document frequency of articles, see `hardem_jax.retrieval.index.PassageIndex`.
-Idf = Literal["smooth", "drqa"]
 #: How passages are selected and ranked, see `hardem_jax.retrieval.index.Retriever`.
 Method = Literal["combined", "articles", "bm25"]
 _WORD = re.compile(r"[^\W_]+")
@@ -118,14 +116,12 @@ class RetrieverConfig:
         articles: number of articles; 50 in the paper.
         passages: maximum number of passages; 80 for dev and test, 20 for training in the paper.
         article_weight: weight of the article's score in "combined".
-        idf: inverse document frequency of articles: "drqa", or "smooth" (never 0).
     """
 
     method: Method = "combined"
     articles: int = 50
     passages: int = 80
     article_weight: float = 0.25
-    idf: Idf = "smooth"
 
     def __post_init__(self) -> None:
         require(self, "articles", "passages", at_least=1)

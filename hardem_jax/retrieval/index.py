@@ -30,7 +30,7 @@ from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta
 from hardem_jax.documents.examples import Passage
 from hardem_jax.errors import InputError
 from hardem_jax.progress import counted
-from hardem_jax.retrieval.config import ArticleConfig, Idf, PassageConfig, RetrieverConfig, words
+from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig, words
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.settings import from_json, to_json
 
@@ -148,9 +148,8 @@ class PassageIndex:
 
         score(q, a) = sum_t log(1 + tf(t, q)) idf(t) * log(1 + tf(t, a)) idf(t)
 
-    DrQA's idf of articles is log((N - df + 0.5) / (df + 0.5)), clipped at 0: a term in at least
-    half of the articles has no weight, so every score in a collection of one or two articles is 0.
-    "smooth" is that of passages, which is always positive and differs little for rare terms.
+    DrQA's idf of articles is log((N - df + 0.5) / (df + 0.5)), clipped at 0, so that every score in
+    a collection of one or two articles is 0; this one differs little for rare terms.
     """
 
     def __init__(self, folder: Path, *, verify: bool = True):
@@ -186,7 +185,7 @@ class PassageIndex:
         """Returns the BM25 score of every passage, ``[N]`` float32; 0 without a common term."""
         return self._bm25.get_scores_from_ids(self._bm25.get_tokens_ids(words(question)))
 
-    def article_scores(self, question: str, *, idf: Idf = "smooth") -> np.ndarray:
+    def article_scores(self, question: str) -> np.ndarray:
         """Returns the TF-IDF score of every article, ``[A]`` float32."""
         counts = self._articles.counter()([question])
         places = np.searchsorted(self._columns, counts.indices)
@@ -194,8 +193,7 @@ class PassageIndex:
         known[known] = self._columns[places[known]] == counts.indices[known]
         terms = places[known]
         frequency = self._starts[terms + 1] - self._starts[terms]
-        odds = (self.num_articles - frequency + 0.5) / (frequency + 0.5)
-        weights = np.maximum(np.log(odds), 0) if idf == "drqa" else np.log1p(odds)
+        weights = np.log1p((self.num_articles - frequency + 0.5) / (frequency + 0.5))
         factors = np.log1p(counts.data[known]) * weights**2
         return self._matrix[:, terms] @ factors.astype(np.float32)
 
@@ -232,7 +230,7 @@ class Retriever:
         best = top_k(scores, config.passages)
         if config.method == "bm25":
             return best, scores[best]
-        by_article = index.article_scores(question, idf=config.idf)
+        by_article = index.article_scores(question)
         articles = top_k(by_article, config.articles)
         candidates = np.flatnonzero(np.isin(index.article_of, articles))
         if config.method == "combined":

@@ -100,7 +100,7 @@ def test_passage_scores_are_the_formula(tmp_path, config):
         np.testing.assert_allclose(index.passage_scores(question), expected, rtol=1e-5)
 
 
-def dense_article_scores(rows, question, idf):
+def dense_article_scores(rows, question):
     articles: dict[str, list[str]] = {}
     for id, text, title in rows:
         articles.setdefault(title or id, [title]).append(text)
@@ -110,21 +110,19 @@ def dense_article_scores(rows, question, idf):
         score = 0.0
         for term, count in Counter(words_and_bigrams(question)).items():
             df = sum(term in other for other in documents)
-            odds = (total - df + 0.5) / (df + 0.5)
-            weight = max(0.0, math.log(odds)) if idf == "drqa" else math.log(1 + odds)
+            weight = math.log(1 + (total - df + 0.5) / (df + 0.5))
             score += math.log(1 + count) * weight * math.log(1 + document[term]) * weight
         scores.append(score)
     return scores
 
 
-@pytest.mark.parametrize("idf", ["smooth", "drqa"])
-def test_article_scores_are_the_formula(tmp_path, monkeypatch, idf):
+def test_article_scores_are_the_formula(tmp_path, monkeypatch):
     monkeypatch.setattr(index_module, "_BLOCK", 7)
     rows = rows_of(np.random.default_rng(0), 60)
     index = index_of(tmp_path, rows, articles=ENOUGH)
     for question in QUESTIONS:
-        expected = dense_article_scores(rows, question, idf)
-        found = index.article_scores(question, idf=idf)
+        expected = dense_article_scores(rows, question)
+        found = index.article_scores(question)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 

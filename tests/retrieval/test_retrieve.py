@@ -60,12 +60,11 @@ def test_top_k_is_a_stable_sort(k):
         np.testing.assert_array_equal(top_k(scores, k), expected)
 
 
-@pytest.mark.parametrize("idf", ["smooth", "drqa"])
-def test_articles_then_their_passages(folder, index, questions, idf):
-    config = RetrieverConfig(method="articles", articles=4, passages=5, idf=idf)
+def test_articles_then_their_passages(folder, index, questions):
+    config = RetrieverConfig(method="articles", articles=4, passages=5)
     retrieve = Retriever(folder, config)
     for question in questions:
-        best = np.argsort(-index.article_scores(question, idf=idf), kind="stable")[:4]
+        best = np.argsort(-index.article_scores(question), kind="stable")[:4]
         inside = np.flatnonzero(np.isin(index.article_of, best))
         scores = index.passage_scores(question)[inside]
         order = np.argsort(-scores, kind="stable")[:5]
@@ -97,12 +96,11 @@ def test_combined_is_bm25_plus_the_share_of_the_article(folder, index, questions
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("idf", ["smooth", "drqa"])
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, idf, number):
+def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, number):
     config = ArticleConfig(buckets=64)
     index_of(tmp_path, [(str(i), f"{WORDS[i]} city", "") for i in range(number)], articles=config)
-    retrieve = Retriever(tmp_path / "index", RetrieverConfig(method=method, idf=idf))
+    retrieve = Retriever(tmp_path / "index", RetrieverConfig(method=method))
     for question, is_known in ((f"{WORDS[0]} city", True), ("xyz", False)):
         found, scores = retrieve.rank(question)
         assert len(found) == number and found[0] == 0
