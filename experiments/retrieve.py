@@ -124,20 +124,23 @@ class Retrieve:
     report: Path | None = None
 
     def run(self) -> None:
-        from hardem_jax.retrieval.index import Retriever
+        from hardem_jax.retrieval.index import PassageIndex
 
         if self.report is not None:
             check_writable(self.report)
-        retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
+        index, skips = PassageIndex(self.index), ExclusionCounts()
         read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
         results = _Results(self.questions, self.retriever.passages, skips)
         begin = time.perf_counter()
-        found = ((asked, retriever(asked.question)) for asked in counted(read, "questions"))
+        found = (
+            (asked, index.retrieve(asked.question, self.retriever))
+            for asked in counted(read, "questions")
+        )
         count = write_contexts(self.out, results.rows(found), left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
             "flags": to_json(self),
-            "index": {"passages": retriever.index.meta["content"]},
+            "index": {"passages": index.meta["content"]},
             "source": {self.questions.name: file_digest(self.questions)},
             "questions": count,
             "answered": results.answered,
@@ -155,7 +158,7 @@ class Retrieve:
         if results.unmatched:
             print(f"{results.unmatched} questions share no term with any passage")
         print(
-            f"{content['passages_per_question']:.1f} of {len(retriever.index)} passages per "
+            f"{content['passages_per_question']:.1f} of {len(index)} passages per "
             f"question; {count / seconds:.1f} questions/s; peak memory {peak_mib():.0f} MiB"
         )
 

@@ -18,7 +18,7 @@ from hardem_jax.words import search_terms
 if TYPE_CHECKING:
     import scipy.sparse
 
-#: How passages are selected and ranked, see `hardem_jax.retrieval.index.Retriever`.
+#: How passages are selected and ranked, see `RetrieverConfig`.
 Method = Literal["combined", "articles", "bm25"]
 _WORD = re.compile(r"[^\W_]+")
 

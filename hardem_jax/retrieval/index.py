@@ -197,46 +197,30 @@ class PassageIndex:
         factors = np.log1p(counts.data[known]) * weights**2
         return self._matrix[:, terms] @ factors.astype(np.float32)
 
-
-class Retriever:
-    """Retrieves passages for questions from the folder of an index.
-
-    Min et al. (2019, section 4.1) retrieve 50 articles and rank their paragraphs, of which 20 are
-    read in training and up to 80 at test time. `RetrieverConfig.method` selects what is ranked:
-
-        "articles"   as in the paper: BM25 over the passages of the best articles.
-        "bm25"       BM25 over all passages, without articles.
-        "combined"   both lists, by BM25 plus the article's score, each relative to the best one.
-
-    "articles" misses passages of articles outside the top 50, which costs most if the collection
-    holds few passages per article; "combined" does not.
-    """
-
-    def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
-        self.config = config or RetrieverConfig()
-        self.index = PassageIndex(folder, verify=verify)
-
-    def __call__(self, question: str) -> list[Passage]:
+    def retrieve(self, question: str, config: RetrieverConfig) -> list[Passage]:
         """Returns the best passages with their scores, see `rank`."""
-        numbers, scores = self.rank(question)
+        numbers, scores = self.rank(question, config)
         ranked = zip(numbers.tolist(), scores.tolist(), strict=True)
-        return [self.index.passage(number, score) for number, score in ranked]
+        return [self.passage(number, score) for number, score in ranked]
 
-    def rank(self, question: str) -> tuple[np.ndarray, np.ndarray]:
+    def rank(self, question: str, config: RetrieverConfig) -> tuple[np.ndarray, np.ndarray]:
         """``[K]`` numbers of passages, best first, ties by lower number, and their ``[K]`` float32
-        scores, which are comparable only within the question."""
-        config, index = self.config, self.index
-        scores = index.passage_scores(question)
+        scores, which are comparable only within the question.
+
+        As in Min et al. (2019, section 4.1) with the method "articles", which misses passages of
+        articles outside the best: this costs most if the collection has few passages per article.
+        """
+        scores = self.passage_scores(question)
         best = top_k(scores, config.passages)
         if config.method == "bm25":
             return best, scores[best]
-        by_article = index.article_scores(question)
+        by_article = self.article_scores(question)
         articles = top_k(by_article, config.articles)
-        candidates = np.flatnonzero(np.isin(index.article_of, articles))
+        candidates = np.flatnonzero(np.isin(self.article_of, articles))
         if config.method == "combined":
             candidates = np.union1d(candidates, best)
             weight = np.float32(config.article_weight)
-            shares = _relative(by_article)[index.article_of[candidates]]
+            shares = _relative(by_article)[self.article_of[candidates]]
             scores = _relative(scores)[candidates] + weight * shares
         else:
             scores = scores[candidates]

@@ -6,7 +6,7 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.mentions import AliasMatcher, mentions_any
 from hardem_jax.retrieval.config import ArticleConfig, RetrieverConfig
-from hardem_jax.retrieval.index import PassageIndex, Retriever, build_index, top_k
+from hardem_jax.retrieval.index import PassageIndex, build_index, top_k
 from hardem_jax.words import split_words
 from tests.languages import facts
 from tests.retrieval.corpora import WORDS, index_of, rows_of, save
@@ -39,12 +39,13 @@ def test_recall_is_alike_in_every_language(tmp_path):
         source = save(tmp_path / f"{language}.tsv", rows)
         build_index(source, tmp_path / language, skips=ExclusionCounts())
         for method in METHODS:
-            retrieve = Retriever(tmp_path / language, RetrieverConfig(method=method, passages=5))
+            index = PassageIndex(tmp_path / language)
+            config = RetrieverConfig(method=method, passages=5)
             recall[language, method] = np.mean(
                 [
                     any(
                         mentions_any(split_words(passage.text), AliasMatcher(answers))
-                        for passage in retrieve(question)
+                        for passage in index.retrieve(question, config)
                     )
                     for _, question, *answers in known[::4]
                 ]
@@ -62,22 +63,21 @@ def test_top_k_is_a_stable_sort(k):
 
 def test_articles_then_their_passages(folder, index, questions):
     config = RetrieverConfig(method="articles", articles=4, passages=5)
-    retrieve = Retriever(folder, config)
     for question in questions:
         best = np.argsort(-index.article_scores(question), kind="stable")[:4]
         inside = np.flatnonzero(np.isin(index.article_of, best))
         scores = index.passage_scores(question)[inside]
         order = np.argsort(-scores, kind="stable")[:5]
-        found, found_scores = retrieve.rank(question)
+        found, found_scores = index.rank(question, config)
         np.testing.assert_array_equal(found, inside[order])
         np.testing.assert_array_equal(found_scores, scores[order])
 
 
 def test_bm25_over_all_passages(folder, index, questions):
-    retrieve = Retriever(folder, RetrieverConfig(method="bm25"))
+    config = RetrieverConfig(method="bm25")
     for question in questions:
         scores = index.passage_scores(question)
-        found, found_scores = retrieve.rank(question)
+        found, found_scores = index.rank(question, config)
         np.testing.assert_array_equal(found, np.argsort(-scores, kind="stable")[:80])
         np.testing.assert_array_equal(found_scores, scores[found])
 
@@ -85,12 +85,11 @@ def test_bm25_over_all_passages(folder, index, questions):
 def test_combined_is_bm25_plus_the_share_of_the_article(folder, index, questions):
     # So many that all passages are candidates.
     config = RetrieverConfig(articles=index.num_articles, passages=30, article_weight=0.5)
-    retrieve = Retriever(folder, config)
     for question in questions:
         of_article, scores = index.article_scores(question), index.passage_scores(question)
         scores = scores / max(scores.max(), 1e-9)
         scores = scores + 0.5 * (of_article / max(of_article.max(), 1e-9))[index.article_of]
-        found, found_scores = retrieve.rank(question)
+        found, found_scores = index.rank(question, config)
         np.testing.assert_allclose(found_scores, np.sort(scores)[::-1][:30], rtol=1e-6)
         np.testing.assert_allclose(scores[found], found_scores, rtol=1e-6)
 
@@ -100,8 +99,8 @@ def test_combined_is_bm25_plus_the_share_of_the_article(folder, index, questions
 def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, number):
     config = ArticleConfig(buckets=64)
     index_of(tmp_path, [(str(i), f"{WORDS[i]} city", "") for i in range(number)], articles=config)
-    retrieve = Retriever(tmp_path / "index", RetrieverConfig(method=method))
+    index, config = PassageIndex(tmp_path / "index"), RetrieverConfig(method=method)
     for question, is_known in ((f"{WORDS[0]} city", True), ("xyz", False)):
-        found, scores = retrieve.rank(question)
+        found, scores = index.rank(question, config)
         assert len(found) == number and found[0] == 0
         assert (scores[0] > 0) == is_known

@@ -10,7 +10,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.encoders.pretrained import read_config
 from hardem_jax.errors import InputError
-from hardem_jax.retrieval.index import Retriever
+from hardem_jax.retrieval.index import PassageIndex
 from tests.commands import fails
 from tests.robustness.flags import MODULES
 from tests.robustness.targets import targets
@@ -35,7 +35,7 @@ def test_a_long_name_in_every_flag_is_one_line(module, name, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "read", [PreparedSplit, open_build, Retriever, read_config, load_tokenizer]
+    "read", [PreparedSplit, open_build, PassageIndex, read_config, load_tokenizer]
 )
 def test_a_long_name_is_one_line_for_every_folder(tmp_path, read):
     with pytest.raises(InputError) as refused:

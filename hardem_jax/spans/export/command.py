@@ -40,7 +40,6 @@ class Export:
         run_dir: folder of the run.
         out: folder to write, new or empty.
         checkpoint: "best" or "last".
-        name: of the model in its card; None for that on the hub, or the name of ``out``.
         push_to_hub: also upload the folder to this repository of the Hugging Face hub, such as
             "me/reader", with the token of ``hf auth login``.
         private: if the repository does not exist yet, create it as a private one.
@@ -50,7 +49,6 @@ class Export:
     run_dir: Path
     out: Path
     checkpoint: Literal["best", "last"] = "best"
-    name: str | None = None
     push_to_hub: str | None = None
     private: bool = True
     program: bool = False
@@ -125,12 +123,11 @@ class Export:
         header = ("split", "", "metric", "%")
         return _filled(
             "model_card.md",
-            name=self.name or self.push_to_hub or self.out.absolute().name,
+            name=self.push_to_hub or self.out.absolute().name,
             training=_table(("", ""), training.items()),
             flags=",\n".join(
                 f"{json.dumps(x)}: {json.dumps(_without_folders(used[x]))}" for x in used
             ),
-            data=_table(("split", "", ""), _data(content)),
             scores=_table(header, scores) if scores else "None were measured.\n",
             use=use,
             versions=_table(("package", "version"), versions.items()),
@@ -159,18 +156,6 @@ def _without_folders(value: Any) -> Any:
 
 def _path_name(text: str) -> str:
     return os.path.basename(text.rstrip("/")) if os.path.isabs(text) else text
-
-
-def _data(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Name of each split, and how many questions and windows of what kind it has."""
-    used, settings = content["flags"], content.get("settings", {})
-    for name, role in (("data", "training"), ("dev", "evaluation")):
-        folders = used[name] if isinstance(used[name], list) else [used[name]]
-        metas = json.loads(settings.get(f"contents of {name}", "[]"))
-        metas = metas if isinstance(metas, list) else [metas]
-        for folder, meta in zip(folders, metas, strict=False):
-            for fact, count in meta.get("counts", {}).items():
-                yield f"{_path_name(folder)} ({role})", fact, count
 
 
 def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> Iterator[Row]:

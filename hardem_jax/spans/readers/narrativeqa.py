@@ -19,6 +19,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
 from hardem_jax.data.json_stream import PathLike, iter_lines, long_csv_fields
@@ -114,34 +115,27 @@ def _read_summaries(file: Path, lower: bool) -> dict[str, Document]:
 
 def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields (number of the last line from 1, wanted columns) for every record, checked."""
-    rows = _rows(file)
-    _, header = next(rows, (1, []))
-    if missing := [column for column in wanted if column not in header]:
-        expected = f"expected the columns {', '.join(wanted)} in the first line"
-        raise InputError(f"{file}: {expected}, found none named {missing[0]}")
-    for number, row in rows:
-        place = f"{file}: line {number}"
-        if len(row) != len(header):
-            raise InputError(f"{place}: expected {len(header)} fields, found {len(row)}")
-        record = dict(zip(header, row, strict=True))
-        if not record["document_id"].strip():
-            raise InputError(f"{place}: expected a 'document_id', found an empty field")
-        if record["set"] not in _SETS:
-            expected = f"expected 'set' to be one of {', '.join(_SETS)}"
-            raise InputError(f"{place}: {expected}, found {record['set']!r}")
-        yield number, {column: record[column] for column in wanted}
-
-
-def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of the last line from 1, fields) for every non-empty row of a CSV file."""
-    reader = csv.reader((line for _, line in iter_lines(file)), strict=True)
-    row: list[str] | None = []
+    reader = csv.DictReader((line for _, line in iter_lines(file)), strict=True)
     try:
-        while row is not None:
-            if row:
-                yield reader.line_num, row
+        columns = reader.fieldnames or []
+        if missing := [column for column in wanted if column not in columns]:
+            expected = f"expected the columns {', '.join(wanted)} in the first line"
+            raise InputError(f"{file}: {expected}, found none named {missing[0]}")
+        while True:
             with long_csv_fields():  # for the whole process, so not across a yield
-                row = next(reader, None)
+                record: dict[Any, Any] | None = next(reader, None)
+            if record is None:
+                return
+            fields = [x for x in record.values() if isinstance(x, str)] + record.pop(None, [])
+            place = f"{file}: line {reader.line_num}"
+            if len(fields) != len(columns):
+                raise InputError(f"{place}: expected {len(columns)} fields, found {len(fields)}")
+            if not record["document_id"].strip():
+                raise InputError(f"{place}: expected a 'document_id', found an empty field")
+            if record["set"] not in _SETS:
+                expected = f"expected 'set' to be one of {', '.join(_SETS)}"
+                raise InputError(f"{place}: {expected}, found {record['set']!r}")
+            yield reader.line_num, {column: record[column] for column in wanted}
     except csv.Error as error:
-        place = f"{file}: line {reader.line_num}"
+        place = f"{file}: line {reader.reader.line_num}"
         raise InputError(f"{place}: expected comma-separated values, found {error}") from error
