@@ -112,19 +112,10 @@ class Evaluate(spans.Evaluate):
     def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
         super().report(data, answers, scores)
         if self.sweep and scores:
-            best = best_number(scores, self.sweep)
+            main = next(iter(scores))
+            # Of equals the smallest.
+            best = max(sorted(self.sweep), key=lambda number: scores[f"{main} n={number}"])
             print(f"best number of passages: {best} (--num-documents {best})")
-
-
-def best_number(scores: Mapping[str, float], sweep: tuple[int, ...]) -> int:
-    """The number of passages with the best score; of equals the smallest.
-
-    Example:
-        >>> best_number({"em": 3.0, "em n=10": 4.0, "em n=20": 4.0, "recall n=20": 9.0}, (20, 10))
-        10
-    """
-    main = next(iter(scores))
-    return max(sorted(sweep), key=lambda number: scores[f"{main} n={number}"])
 
 
 COMMANDS = {"prepare": Prepare} | spans.COMMANDS

@@ -96,15 +96,11 @@ class AliasMatcher:
         #: Without letters that the metrics take for articles: "levels" of "A-levels".
         self.without_letters = AliasMatcher(filter(None, changed)) if any(changed) else None
         #: First word -> forms that begin with it -> the aliases that have them.
-        self._by_first_word: dict[str, dict[tuple[str, ...], list[str]]] = {}
+        self.by_first_word: dict[str, dict[tuple[str, ...], list[str]]] = {}
         for alias, own in sorted(zip(self.aliases, forms, strict=True)):
             if own:
-                group = self._by_first_word.setdefault(own[0], {})
+                group = self.by_first_word.setdefault(own[0], {})
                 group.setdefault(own, []).append(alias)
-
-    def starting_with(self, form: str) -> dict[tuple[str, ...], list[str]]:
-        """Normalised words whose first is ``form`` -> the aliases that consist of them."""
-        return self._by_first_word.get(form, {})
 
 
 def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
@@ -152,7 +148,7 @@ def _by_words(words: Words, matcher: AliasMatcher) -> dict[str, list[Span]]:
     """Alias -> where its words stand, among articles that it need not have."""
     found: dict[str, list[Span]] = {}
     for i, form in enumerate(words.forms):
-        for alias, names in matcher.starting_with(form).items():
+        for alias, names in matcher.by_first_word.get(form, {}).items():
             if (last := _match(words.forms, i, alias)) is None:
                 continue
             span = int(words.spans[i, 0]), int(words.spans[last, 1])

@@ -1,7 +1,6 @@
 """Questions of reading tasks with the windows of their documents, and models that read them."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -91,14 +90,7 @@ class ReadingQuestions(Questions):
 
     def windows_of(self, index: int) -> list[Window]:
         """The windows of a question."""
-        return [self.windows[place] for place in self._windows_by_question[index]]
-
-    @functools.cached_property
-    def _windows_by_question(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.questions]
-        for place, number in enumerate(self.places[:, 0]):
-            found[number].append(place)
-        return found
+        return [self.windows[int(place)] for place in np.flatnonzero(self.places[:, 0] == index)]
 
     def from_documents(self, count: int | None) -> Self:
         """With the windows of the first ``count`` documents of each question; all if None."""

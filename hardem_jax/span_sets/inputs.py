@@ -90,13 +90,6 @@ def pad_taggings(
     ``solutions_where``  ``[R, Z]`` bool      real taggings
     ``holds``            ``[R]`` bool         the window has all texts, listed taggings or not
     ===================  ===================  ==============================================
-
-    Args:
-        windows: R of them.
-        num_tokens: T, at least the longest window.
-        num_taggings: Z, of a row at most.
-        max_mentions: M, of a row at most.
-        pad_id: of the tokenizer.
     """
     batch = pad_windows(windows, num_tokens, num_solutions=0, pad_id=pad_id)
     word_starts = batch["word_starts"]

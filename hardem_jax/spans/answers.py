@@ -123,6 +123,11 @@ class AnswerPool:
         """The answers, best first, each text once."""
         return self._ranked()[: self._keep]
 
+    def best(self) -> Answer | None:
+        """The first of the answers, with the others as its runners-up; None without any."""
+        first, *others = self.answers() or [None]
+        return first and dataclasses.replace(first, runners_up=tuple(others))
+
     def best_span(self) -> str:
         """The text of the best answer other than that there is none; "" without any."""
         return next((answer.text for answer in self._ranked() if answer.text), "")

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.inputs import pad_windows
@@ -215,10 +214,7 @@ def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:
 
 def _configured(folder: Path, name: str, kind: type[Any]) -> Any:
     """A configuration from ``config.json``; its default if there is none."""
-    fields, place = read_details(folder).get(name, {}), _place(folder, name)
-    if not isinstance(fields, dict):
-        raise InputError(f"{place}: expected an object, found {json_type(fields)}")
-    return from_json(kind, fields, place)
+    return from_json(kind, read_details(folder).get(name, {}), _place(folder, name))
 
 
 def _place(folder: Path, name: str) -> str:

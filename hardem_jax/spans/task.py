@@ -207,7 +207,10 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
                 hits["true z"].append(hit)
                 if reading.true_solution > 0:
                     hits["true z, not first"].append(hit)
-        answers = {limit: _first_answers(pools[limit]) for limit in limits}
+        answers = {
+            limit: {id: best for id, pool in pools[limit].items() if (best := pool.best())}
+            for limit in limits
+        }
         if not data.scored:
             return {}, answers[None]
         texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
@@ -248,16 +251,6 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             exact = metric_module(data.metric).exact_match(text, question.golds)
             rows.append(ShownAnswer(question.question, question.golds[0], text, exact > 0))
         return rows
-
-
-def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
-    """The best answer to each question that has any, with its runners-up."""
-    ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
-    return {
-        example_id: dataclasses.replace(answers[0], runners_up=tuple(answers[1:]))
-        for example_id, answers in ranked.items()
-        if answers
-    }
 
 
 def make_span_loss(

@@ -284,7 +284,7 @@ def test_a_reader_asked_for_more_spans_than_there_are_finds_them_all(saved, tmp_
     [
         ({"windows": {"max_tokens": "40"}}, "windows.max_tokens: expected .*int.*, found '40'"),
         ({"windows": {"width": 3}}, "windows.width: expected a field of WindowConfig"),
-        ({"windows": []}, "windows: expected an object, found a list"),
+        ({"windows": []}, r"windows: expected WindowConfig, found \[\]"),
         ({"inference": {"top": 0}}, "inference.top: expected at least 1, found 0"),
     ],
 )

@@ -105,7 +105,12 @@ def _separated(path: PathLike, require_answers: bool) -> Iterator[tuple[int, dic
             expected = "expected a question and its answers, separated by a tab"
             raise InputError(f"{place}: {expected}, found {len(fields)} fields")
         if fields[1].lstrip().startswith("["):
-            yield number, {"question": fields[0], "answer": _python_list(fields[1], place)}
+            try:
+                answers = ast.literal_eval(fields[1].strip())
+            except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+                expected = "expected a list of answers"
+                raise InputError(f"{place}: {expected}, found {fields[1]!r}") from error
+            yield number, {"question": fields[0], "answer": answers}
         elif require_answers:
             raise InputError(
                 f"{place}: expected a question and a list of answers, as in DPR's files, found "
@@ -114,13 +119,6 @@ def _separated(path: PathLike, require_answers: bool) -> Iterator[tuple[int, dic
             )
         else:
             yield number, {"id": fields[0], "question": fields[1]}
-
-
-def _python_list(text: str, place: str) -> Any:
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise InputError(f"{place}: expected a list of answers, found {text!r}") from error
 
 
 def split_answers(text: str) -> tuple[str, ...]:
