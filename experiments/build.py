@@ -34,7 +34,7 @@ from hardem_jax.cli.command import run_command
 from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
-from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.prepared import PrepareCommand
 from hardem_jax.errors import InputError, require
 from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.show.record import as_text

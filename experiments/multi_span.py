@@ -27,8 +27,7 @@ from typing import Literal
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
-from hardem_jax.documents.prepared import TAGGINGS_FORMAT
-from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.prepared import TAGGINGS_FORMAT, PrepareCommand
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.span_sets import commands as span_sets

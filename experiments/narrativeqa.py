@@ -27,7 +27,7 @@ from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
 from hardem_jax.documents.examples import ReadingExample
-from hardem_jax.documents.preparing import PrepareCommand, determined_by
+from hardem_jax.documents.prepared import PrepareCommand, determined_by
 from hardem_jax.spans import commands as spans
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.readers.narrativeqa import (

@@ -46,8 +46,7 @@ from hardem_jax.words import split_words
 
 try:
     from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
-    from hardem_jax.retrieval.passage_files import read_passages
-    from hardem_jax.retrieval.runs import Ranking, read_run
+    from hardem_jax.retrieval.files import Ranking, read_passages, read_run
 except MissingPackageError as error:
     raise SystemExit(f"error: {error}") from None
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample, is_unknown
-from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.prepared import PrepareCommand
 from hardem_jax.documents.records import annotated_mentions
 from hardem_jax.errors import InputError
 from hardem_jax.spans import commands as spans

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
-from hardem_jax.documents.preparing import PrepareCommand, determined_by
+from hardem_jax.documents.prepared import PrepareCommand, determined_by
 from hardem_jax.spans import commands as spans
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
 

@@ -32,7 +32,7 @@ from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
-from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.prepared import PrepareCommand
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import require
 from hardem_jax.spans import commands as spans

@@ -12,7 +12,7 @@ from typing import Literal
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_ANSWER, ExclusionCounts
 from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.preparing import PrepareCommand
+from hardem_jax.documents.prepared import PrepareCommand
 from hardem_jax.errors import InputError, check_texts
 from hardem_jax.spans import commands as spans
 

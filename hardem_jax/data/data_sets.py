@@ -81,7 +81,7 @@ class DataSet(abc.ABC):
         NAME: of its folder.
         SPLITS: built by default, as far as their files are present.
         RELEASE: where the files are from.
-        METRIC: key of `hardem_jax.documents.metrics.METRICS` for documents, else None.
+        METRIC: module of `hardem_jax.documents.metrics` for documents, else None.
     """
 
     NAME: ClassVar[str]

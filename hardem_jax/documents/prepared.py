@@ -1,5 +1,7 @@
 """A prepared split for reading comprehension: windows, questions and metadata in one folder.
 
+`PrepareCommand` makes one from whatever a data set reads.
+
 =======================  =====================================================
 ``positives.*``          windows with a mention (see `records`)
 ``negatives.*``          windows without
@@ -16,26 +18,29 @@ content, and a digest of it, so that a run is never resumed on changed data. Ope
 verifies all checksums.
 """
 
+import abc
 import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
 
-from hardem_jax.data.exclusions import ExclusionCounts, size_summary
-from hardem_jax.data.files import load_array, new_folder, read_meta, write_json
+from hardem_jax.data.exclusions import ExclusionCounts, size_summary, sizes
+from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta, write_json
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.records import RecordSource, RecordWriter, read_left_out, write_left_out
-from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.mentions import enumerate_spans
 from hardem_jax.documents.windows import WINDOWS, Window, WindowConfig, alias_matchers, make_windows
-from hardem_jax.errors import InputError, check_unicode
+from hardem_jax.errors import InputError, check_unicode, require
+from hardem_jax.progress import counted
+from hardem_jax.settings import to_json
 from hardem_jax.words import split_words
 
 FORMAT = "spans 6"
@@ -47,6 +52,8 @@ NO_WORDS = "no words in any document"
 NOT_IN_DOCUMENTS = "answer not in the documents"
 FILTERED = "answer only in windows that TF-IDF left out"
 CUT = "answer cut by every window"
+#: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
+_NOT_RECORDED = {"out", "force", "processes", "tokenizer"}
 # Document of a window, its tokens and solutions, and the encoded window.
 _Record = tuple[int, tuple[int, int], bytes]
 
@@ -163,7 +170,7 @@ def prepare_split(
         folder: output folder; must be new or empty.
         tokenizer: the encoder's tokenizer.
         config: window sizes.
-        metric: official metric of the data, a key of `hardem_jax.documents.metrics.METRICS`.
+        metric: official metric of the data, a module of `hardem_jax.documents.metrics`.
         sources: name of each source file -> digest, and whatever else determined the examples.
         exclusions: the readers' counts, to which questions left out here are added.
         keep_without_mention: whether to keep questions whose answer is not found, as evaluation
@@ -253,9 +260,9 @@ class _WindowWriter:
         self._places: list[list[tuple[int, int, int]]] = [[], []]
 
     def write(self, question: int, windows: Sequence[_Record]) -> None:
-        for rank, (document, sizes, data) in enumerate(windows):
-            kind = 0 if sizes[1] else 1
-            self._writers[kind].write_encoded(data, sizes)
+        for rank, (document, size, data) in enumerate(windows):
+            kind = 0 if size[1] else 1
+            self._writers[kind].write_encoded(data, size)
             self._places[kind].append((question, document, rank))
 
     def close(self) -> list[RecordWriter[Window]]:
@@ -300,3 +307,86 @@ def _num_distinct_solutions(windows: Sequence[Window]) -> int:
     if any(window.texts is not None for window in windows):
         return max(window.num_solutions for window in windows)
     return len({window.place(*span) for window in windows for span in window.solutions})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrepareCommand(abc.ABC):
+    """Find Z of every question and cut the documents into windows.
+
+    Attributes:
+        out: folder to write.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        split: "train" leaves out questions without a solution, all others keep them; "test" has no
+            answers, so that ``evaluate`` writes predictions and no scores.
+        windows: sizes.
+        processes: number of processes that cut windows; the result is the same.
+        force: replace the split in ``out``.
+    """
+
+    FORMAT: ClassVar[str] = FORMAT
+    METRIC: ClassVar[str]
+
+    out: Path
+    tokenizer: str = "bert-base-uncased"
+    split: str = "train"
+    windows: WindowConfig = WindowConfig()
+    processes: int = 1
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "processes", at_least=1)
+
+    @abc.abstractmethod
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        """Reads the questions, and counts in ``skips`` those that cannot be used."""
+
+    def official_metric(self) -> str:
+        """A module of `hardem_jax.documents.metrics`."""
+        return self.METRIC
+
+    def sources(self) -> dict[str, Any]:
+        """What determines the examples."""
+        return determined_by(self)
+
+    def scored(self) -> bool:
+        """Whether the answers are known."""
+        return self.split != "test"
+
+    def keep_without_mention(self) -> bool:
+        """Whether questions without a solution are kept, as evaluation needs."""
+        return self.split != "train"
+
+    def run(self) -> None:
+        exclusions, sources = ExclusionCounts(), self.sources()
+        meta = prepare_split(
+            counted(self.examples(exclusions), "questions"),
+            self.out,
+            tokenizer=load_tokenizer(self.tokenizer),
+            config=self.windows,
+            metric=self.official_metric(),
+            sources=sources,
+            exclusions=exclusions,
+            keep_without_mention=self.keep_without_mention(),
+            scored=self.scored(),
+            processes=self.processes,
+            replace=self.force,
+            format=self.FORMAT,
+        )
+        for name, count in meta["counts"].items():
+            print(f"{count:>9}  {name}")
+        print(sizes(meta["solutions per question"]))
+        print(exclusions)
+
+
+def determined_by(command: Any, **digests: Any) -> dict[str, Any]:
+    """Every flag of a ``prepare`` command that determines its split; files by name and digest,
+    folders by the given digests."""
+    values = {}
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        if field.name in digests:
+            values[field.name] = digests[field.name]
+        elif field.name not in _NOT_RECORDED:
+            is_file = isinstance(value, Path)
+            values[field.name] = {value.name: file_digest(value)} if is_file else to_json(value)
+    return values

@@ -31,7 +31,7 @@ class ReadingQuestions(Questions):
         windows: of all questions, as the inputs of a reader.
         places: ``[N, 3]`` int32: of each window, its question, its document and its rank among the
             windows of the question, each counted from 0.
-        metric: key of `METRICS`.
+        metric: the official one, a module of `hardem_jax.documents.metrics`.
         tokenizer: that the windows were cut with.
         window_sizes: how they were cut.
     """

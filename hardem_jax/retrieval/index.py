@@ -31,7 +31,7 @@ from hardem_jax.documents.examples import Passage
 from hardem_jax.errors import InputError
 from hardem_jax.progress import counted
 from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig, words
-from hardem_jax.retrieval.passage_files import read_passages
+from hardem_jax.retrieval.files import read_passages
 from hardem_jax.settings import from_json, to_json
 
 FORMAT = "index 3"

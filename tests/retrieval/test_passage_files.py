@@ -8,7 +8,7 @@ import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.retrieval.passage_files import read_passages
+from hardem_jax.retrieval.files import read_passages
 from tests.retrieval.corpora import HEADER
 
 

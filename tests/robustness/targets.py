@@ -13,7 +13,8 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.equations.words import Vocabulary, load_word_vectors
-from hardem_jax.retrieval.passage_files import read_passages
+from hardem_jax.queries.readers import read_answers, read_wikisql
+from hardem_jax.retrieval.files import read_passages
 from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.readers.dpr import read_context_questions
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa

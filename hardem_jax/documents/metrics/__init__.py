@@ -15,9 +15,6 @@ from hardem_jax.task.scoring import size_group
 if TYPE_CHECKING:
     from hardem_jax.documents.prepared import Question
 
-#: Official metrics, modules of this package.
-METRICS = ("squad", "squad2", "nq_open", "quoref", "triviaqa", "rouge")
-
 #: Groups of |Z|, see `task.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_DOCUMENT, ExclusionCounts
-from hardem_jax.data.files import new_file
+from hardem_jax.data.files import make_out, new_file
 from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id, get_strings, lacks
 from hardem_jax.data.json_stream import PathLike, is_pyserini_run, iter_json_records
 from hardem_jax.documents.examples import Document, OpenQuestion, Passage, ReadingExample
@@ -92,10 +92,7 @@ def write_contexts(
     is_list = path.name.removesuffix(".gz").endswith(".json")
     start, between, end = ("[\n", ",", "]\n") if is_list else ("", "", "")
     total = count = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    make_out(path.parent)
     with (
         new_file(path) as partial,
         opened(partial, "wt", encoding="utf-8", newline="\n") as file,

@@ -1,4 +1,4 @@
-"""Reader for passage collections: DPR's TSV, JSON lines, or a JSON list.
+"""Readers for passage collections, DPR's TSV, JSON lines or a JSON list, and runs on them.
 
     id<TAB>text<TAB>title                       after a header; quoted fields may have line breaks
     {"id": ..., "title": ..., "text": ...}      one per line; `contents` (Pyserini) for `text`,
@@ -6,18 +6,35 @@
 
 A file without these columns is an error. A bad row in an otherwise good file is counted, and
 reading continues with the next line, even after a quotation mark that is never closed.
+
+A run says by id which passages a retriever found for which question, best first:
+
+========  ========================================================================================
+TREC      ``question Q0 passage rank score tag`` on each line, as trec_eval reads and Pyserini
+          writes it
+Pyserini  ``{question: {"contexts": [{"docid": ..., "score": ...}, ...], ...}, ...}``, its runs in
+          DPR's format
+========  ========================================================================================
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections import deque
 from collections.abc import Container, Iterator
 
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, ExclusionCounts
-from hardem_jax.data.json_fields import get_field, get_id, lacks
-from hardem_jax.data.json_stream import PathLike, iter_json_records, iter_lines, long_csv_fields
+from hardem_jax.data.json_fields import get_field, get_id, get_objects, lacks
+from hardem_jax.data.json_stream import (
+    PathLike,
+    first_character,
+    iter_json_entries,
+    iter_json_records,
+    iter_lines,
+    long_csv_fields,
+)
 from hardem_jax.documents.examples import Passage
 from hardem_jax.errors import InputError
 
@@ -32,6 +49,11 @@ _COLUMNS = ("id", "text", "title")
 _MOST_LINES = 1000
 # With which Pyserini begins the passages of DPR's Wikipedia.
 _TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
+
+#: Passage ids of a question and their scores, None where the run has none; best first, each once.
+Ranking = list[tuple[str, float | None]]
+
+_FIELDS = "question, Q0, passage, rank, score and tag"
 
 
 def read_passages(
@@ -120,3 +142,66 @@ def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[tuple[str, Pas
         else:
             id, passage, title = (fields[column] for column in places)
             yield f"{path}: line {number}", Passage(id.strip(), title, passage)
+
+
+def read_run(path: PathLike, *, top: int) -> dict[str, Ranking]:
+    """The best ``top`` passages of each question of a run, TREC's or Pyserini's.
+
+    TREC's passages are ordered by score, as trec_eval does it; their rank is not read. Equal scores
+    and Pyserini's passages keep the order of the file.
+    """
+    found = _pyserini(path) if first_character(path) == b"{" else _trec(path, top)
+    kept = {question: _best(ranking, top) for question, ranking in found.items()}
+    if not any(kept.values()):
+        raise InputError(f"{path}: expected passages of questions, found none")
+    return kept
+
+
+def _trec(path: PathLike, top: int) -> dict[str, Ranking]:
+    found: dict[str, Ranking] = {}
+    for number, text in iter_lines(path):
+        place, fields = f"{path}: line {number}", text.split()
+        if not fields:
+            continue
+        if len(fields) != 6:
+            raise InputError(f"{place}: expected {_FIELDS}, found {len(fields)} fields")
+        ranking = found.setdefault(fields[0], [])
+        ranking.append((fields[2], _score(fields[4], place)))
+        # Runs hold up to a thousand passages of a question.
+        if len(ranking) > 4 * top:
+            ranking[:] = _best(_by_score(ranking), top)
+    return {question: _by_score(ranking) for question, ranking in found.items()}
+
+
+def _score(text: str, place: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InputError(f"{place}: expected a number as score, found {text!r}")
+    return score
+
+
+def _by_score(ranking: Ranking) -> Ranking:
+    return sorted(ranking, key=lambda one: -(one[1] or 0.0))
+
+
+def _best(ranking: Ranking, top: int) -> Ranking:
+    best: dict[str, float | None] = {}
+    for id, score in ranking:
+        best.setdefault(id, score)
+    return list(best.items())[:top]
+
+
+def _pyserini(path: PathLike) -> dict[str, Ranking]:
+    found: dict[str, Ranking] = {}
+    for question, record in iter_json_entries(path):
+        place = f"{path}: {question!r}"
+        ranking = found.setdefault(question, [])
+        for entry in get_objects(record, "contexts", place):
+            passage, score = get_id(entry, "docid", place), entry.get("score")
+            if passage is None:
+                raise InputError(f"{place}: expected a passage's id under 'docid', found none")
+            ranking.append((passage, None if score is None else _score(str(score), place)))
+    return found
