@@ -39,7 +39,7 @@ from hardem_jax.errors import InputError, printable, require
 from hardem_jax.extras import MissingPackageError
 from hardem_jax.progress import counted
 from hardem_jax.settings import to_json
-from hardem_jax.spans.readers.dpr import read_context_questions, write_contexts
+from hardem_jax.spans.readers.dpr import write_contexts
 from hardem_jax.spans.readers.open_questions import read_nq_open
 from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.words import split_words
@@ -50,11 +50,10 @@ try:
 except MissingPackageError as error:
     raise SystemExit(f"error: {error}") from None
 
-Layout = Literal["nq_open", "triviaqa", "contexts"]
+Layout = Literal["nq_open", "triviaqa"]
 READERS: dict[Layout, Callable[..., Iterator[OpenQuestion]]] = {
     "nq_open": read_nq_open,
     "triviaqa": read_triviaqa_questions,
-    "contexts": read_context_questions,
 }
 #: Reason of `ExclusionCounts`, for questions left out.
 NOT_IN_RUN = "question not in the run"
@@ -108,7 +107,7 @@ class Retrieve:
         out: output file: a JSON list if named ``.json``, else JSON lines; compressed if ``.gz``. It
             also lists unusable questions, which `evaluate` scores as 0.
         layout: layout of `questions`; "nq_open" also reads DPR's questions, if named ``.csv`` or
-            ``.tsv``, "contexts" a file in the layout of `out`, whose passages it ignores.
+            ``.tsv``.
         retriever: what to retrieve.
         answers: leave out questions without an answer; --no-answers keeps them, for prediction.
         report: write recall, counts and settings to this JSON file.

@@ -70,8 +70,8 @@ def test_other_layouts_of_questions(files, tmp_path):
     data = [{"QuestionId": "tq", "Question": "Which old city?", "Answer": answer}]
     (tmp_path / "qa.json").write_text(json.dumps({"Data": data}))
     run(files, tmp_path / "a.json", "--questions", tmp_path / "qa.json", "--layout", "triviaqa")
-    run(files, tmp_path / "b.json", "--questions", tmp_path / "a.json", "--layout", "contexts")
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    [example] = read_contexts(tmp_path / "a.json", skips=ExclusionCounts())
+    assert (example.id, example.golds) == ("tq", ("rome",))
 
 
 def test_recall_is_over_the_questions_whose_answers_are_known(files, tmp_path, capsys):

@@ -16,7 +16,7 @@ from hardem_jax.equations.words import Vocabulary, load_word_vectors
 from hardem_jax.queries.readers import read_answers, read_wikisql
 from hardem_jax.retrieval.files import read_passages
 from hardem_jax.spans.config import ReaderConfig, SpanInference
-from hardem_jax.spans.readers.dpr import read_context_questions
+from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
 from hardem_jax.spans.readers.open_questions import read_nq_open
 from hardem_jax.spans.readers.squad import read_squad_layout
@@ -100,10 +100,6 @@ def _reading() -> dict[str, Target]:
                 SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
             },
             lambda folder: _read_all(read_narrativeqa, folder, "valid"),
-        ),
-        "context lines": Target(
-            {"a.jsonl": _json(*LAYOUTS["dpr"].content)},
-            lambda folder: _read_all(read_context_questions, folder / "a.jsonl"),
         ),
         "passages": Target(
             {"a.tsv": b'id\ttext\ttitle\n1\tRome is old.\tRome\n2\t"a ""b"""\tB\n'},

@@ -28,8 +28,6 @@ from hardem_jax.documents.examples import Document, OpenQuestion, Passage, Readi
 from hardem_jax.errors import InputError
 from hardem_jax.spans.readers.open_questions import QuestionCheck, file_stem
 
-# Passages of DPR's own training files, in the order in which they are read.
-_LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
 # Warning of `ExclusionCounts`, for questions kept:
 REPEATED_PASSAGE = "passage listed twice"
 # Key of a record that only gives the id of an unusable question and the reason.
@@ -44,8 +42,7 @@ def read_contexts(
     prepend_title: bool = False,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams questions, each with its first passages as documents, in the order of the file: the
-    retriever's ranking, or DPR's positive passages, hard negatives and others.
+    """Streams questions, each with its first passages as documents, as the retriever ranked them.
 
     A document's id is the passage's, or ``<question id>#<rank>``. ``prepend_title`` puts the title
     into a line before the text, so that an answer in it counts. ``require_answers=False`` keeps
@@ -53,7 +50,11 @@ def read_contexts(
     """
     for place, record, question in _questions(path, skips, require_answers):
         documents: dict[str, Document] = {}
-        for rank, (where, entry) in enumerate(_listed(record, place)[:num_passages], start=1):
+        entries = get_field(record, "ctxs", list, place)
+        if entries is None:
+            raise lacks(record, "a list under 'ctxs'", place)
+        for rank, entry in enumerate(entries[:num_passages], start=1):
+            where = f"{place}: 'ctxs' {rank}"
             document = _document(entry, f"{question.id}#{rank}", where, prepend_title)
             if not document.text.strip():
                 skips.warn(EMPTY_DOCUMENT, f"{question.id}: {document.id}")
@@ -66,14 +67,6 @@ def read_contexts(
             yield ReadingExample(question.id, question.question, texts, distinct(golds), golds)
         else:
             skips.add(NO_DOCUMENT, question.id)
-
-
-def read_context_questions(
-    path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
-) -> Iterator[OpenQuestion]:
-    """Streams only the questions of such a file, e.g. to retrieve other passages for them."""
-    for _, _, question in _questions(path, skips, require_answers):
-        yield question
 
 
 def write_contexts(
@@ -148,18 +141,6 @@ def _questions(
             yield place, record, question
 
 
-def _listed(record: dict[str, Any], place: str) -> list[tuple[str, Any]]:
-    """(place, entry) of the passages of a question; DPR's training files have them in `_LISTS`."""
-    names = _LISTS if record.get("ctxs") is None else ("ctxs",)
-    if all(record.get(name) is None for name in names):
-        raise lacks(record, "a list under 'ctxs'", place)
-    return [
-        (f"{place}: {name!r} {number}", entry)
-        for name in names
-        for number, entry in enumerate(get_field(record, name, list, place) or (), start=1)
-    ]
-
-
 def _document(entry: Any, default_id: str, place: str, prepend_title: bool) -> Document:
     check_kind(entry, dict, f"{place}: expected")
     text = get_field(entry, "text", str, place)
@@ -168,5 +149,4 @@ def _document(entry: Any, default_id: str, place: str, prepend_title: bool) -> D
     title = get_field(entry, "title", str, place) or ""
     if prepend_title and title.strip() and text.strip():
         text = f"{title}\n{text}"
-    ids = (get_id(entry, name, place) for name in ("id", "passage_id", "psg_id"))
-    return Document(next(filter(None, ids), default_id), text)
+    return Document(get_id(entry, "id", place) or default_id, text)

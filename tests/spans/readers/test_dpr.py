@@ -8,7 +8,7 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import Document, OpenQuestion, Passage
 from hardem_jax.errors import InputError
-from hardem_jax.spans.readers.dpr import read_context_questions, read_contexts, write_contexts
+from hardem_jax.spans.readers.dpr import read_contexts, write_contexts
 
 
 def passage(id, text="Rome is old.", **changes):
@@ -54,24 +54,6 @@ def test_a_list_in_a_file_called_jsonl_is_a_list(tmp_path):
     file = tmp_path / "dev.jsonl"
     file.write_text("\n [" + json.dumps(record(passage("7"))) + "]")
     assert len(list(read_contexts(file, skips=ExclusionCounts()))) == 1
-
-
-def test_the_training_files_of_dpr_have_lists_of_their_own(read):
-    def own(id, key, text):
-        return {"title": "Rome", "text": text, key: id, "score": 0, "title_score": 0}
-
-    lists = {
-        "positive_ctxs": [own("1", "passage_id", "Rome is old.")],
-        "negative_ctxs": [own("3", "passage_id", "Bonn.")],
-        "hard_negative_ctxs": [own("2", "psg_id", "Oslo is not.")],
-    }
-    question = {"dataset": "nq_train_psgs_w100", "question": "which city", "answers": ["Rome"]}
-    (example,), _ = read(question | lists)
-    assert [x.id for x in example.documents] == ["1", "2", "3"]
-    (example,), _ = read(question | lists, num_passages=2)
-    assert [x.id for x in example.documents] == ["1", "2"]
-    with pytest.raises(InputError, match="expected a list under 'ctxs', found the keys"):
-        read(question)
 
 
 def test_a_title_can_be_part_of_the_text(read):
@@ -141,8 +123,6 @@ def test_what_is_written_can_be_read(tmp_path, name):
         assert (example.id, example.question) == (question.id, question.question)
         assert example.golds == question.answers
         assert [(d.id, d.text) for d in example.documents] == [(p.id, p.text) for p in passages]
-    questions = list(read_context_questions(file, skips=skips))
-    assert questions == [question for question, _ in QUESTIONS]
     assert skips.total == 0
 
 
@@ -168,7 +148,6 @@ def test_what_was_left_out_before_is_left_out_for_the_same_reason(tmp_path, name
         skips.add("no question id", "qa.json: item 3 of 'Data'")
 
     assert write_contexts(tmp_path / name, questions(), left_out=skips) == 2
-    for read in read_contexts, read_context_questions:
-        again = ExclusionCounts()
-        assert [question.id for question in read(tmp_path / name, skips=again)] == ["q1", "q2"]
-        assert again.left_out == skips.left_out
+    again = ExclusionCounts()
+    assert [example.id for example in read_contexts(tmp_path / name, skips=again)] == ["q1", "q2"]
+    assert again.left_out == skips.left_out
