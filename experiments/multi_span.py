@@ -11,8 +11,6 @@ in SQuAD's layout, where the answers of a question are all required::
         --out runs/hard-em objective:hard-em --objective.tau 4000
     python -m experiments.multi_span evaluate --run-dir runs/hard-em --data prepared/dev \
         --predictions predictions.json
-    python -m experiments.multi_span predict --run-dir runs/hard-em --document page.txt \
-        --question "Who met at the station?"
 
 Scores are those of Quoref's official metric; the predictions are what its evaluator reads.
 """

@@ -12,8 +12,6 @@ and the encoder named by a hub name or a folder::
         --out runs/hard-em --model.encoder bert-base-uncased \
         objective:hard-em --objective.tau 20000
     python -m experiments.narrativeqa evaluate --run-dir runs/hard-em --data prepared/dev
-    python -m experiments.narrativeqa predict --run-dir runs/hard-em --document summary.txt \
-        --question "Who is Mark?"
 
 The paper's noisy Z needs ``--rules.keep 5`` in ``prepare`` of the training questions.
 """

@@ -27,8 +27,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
@@ -289,13 +287,11 @@ class _Results:
         return {n: float(self._first[:n].sum()) / answered for n in ranks} if answered else {}
 
     def show(self) -> None:
-        console = Console(highlight=False)
-        console.print(self._skips, markup=False)
+        print(self._skips)
         if recall := self.recall_table():
-            title = f"{self.answered} questions with known answers: share with one in the top n"
-            table = Table(*(f"n = {rank}" for rank in recall), title=f"{title} passages")
-            table.add_row(*(f"{100 * share:.1f} %" for share in recall.values()))
-            console.print(table)
+            asked = f"{self.answered} questions with known answers"
+            print(f"{asked}: share with one in the top n passages")
+            print(*(f"n = {n}: {100 * share:.1f} %" for n, share in recall.items()), sep="   ")
 
 
 COMMANDS = {"index": Index, "retrieve": Retrieve, "join": Join}

@@ -14,8 +14,6 @@ then scored by its metric::
         --out runs/hard-em objective:hard-em --objective.tau 4000
     python -m experiments.squad_layout evaluate --run-dir runs/hard-em --data prepared/dev \
         --predictions predictions.json
-    python -m experiments.squad_layout predict --run-dir runs/hard-em --document page.txt \
-        --question "Who wrote it?"
 """
 
 import dataclasses

@@ -10,10 +10,6 @@ Training on the Wikipedia domain, with the encoder named by a hub name or a fold
         --out runs/hard-em --model.encoder bert-base-uncased \
         objective:hard-em --objective.tau 15000
     python -m experiments.triviaqa evaluate --run-dir runs/hard-em --data prepared/dev
-    python -m experiments.triviaqa prepare --qa-file qa/wikipedia-test-without-answers.json \
-        --evidence evidence --tokenizer bert-base-uncased --out prepared/test --split test
-    python -m experiments.triviaqa evaluate --run-dir runs/hard-em --data prepared/test \
-        --predictions test.json
     python -m experiments.triviaqa predict --run-dir runs/hard-em --document page.txt \
         --question "Who wrote it?"
 """

@@ -13,7 +13,6 @@ import itertools
 import re
 import string
 import unicodedata
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -118,13 +117,10 @@ def search_terms(text: str, *, join: bool = True) -> list[str]:
             at += 1
         letters = [match.group() for match in run]
         if join and len(letters) > 1:
-            letters = ["".join(some) for n in (2, 3) for some in _windows(letters, n)]
+            starts = [(i, n) for n in (2, 3) for i in range(len(letters) - n + 1)]
+            letters = ["".join(letters[i : i + n]) for i, n in starts]
         terms += letters
     return terms
-
-
-def _windows(items: list[str], size: int) -> Iterator[list[str]]:
-    return (items[i : i + size] for i in range(len(items) - size + 1))
 
 
 def _without_accents(word: str) -> str:

@@ -272,7 +272,6 @@ def _two_classes(part: np.ndarray) -> np.ndarray:
 
 def _head_tensors(head: nnx.Linear, name: str) -> dict[str, np.ndarray]:
     """The weights of a dense layer as PyTorch has them."""
-    if head.bias is None:
-        raise InputError(f"{name}: expected a bias, found none")
+    assert head.bias is not None
     kernel, bias = (np.asarray(x[...], np.float32) for x in (head.kernel, head.bias))
     return {f"{name}.weight": kernel.T, f"{name}.bias": bias}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,4 @@ def _is_quoted(item: str) -> bool:
 
 def file_stem(path: PathLike) -> str:
     """A file's name without `.gz`, `.jsonl`, `.json`, `.csv` and `.tsv`."""
-    name = Path(path).name
-    for suffix in (".gz", ".jsonl", ".json", ".csv", ".tsv"):
-        name = name.removesuffix(suffix)
-    return name
+    return re.sub(r"(\.(jsonl?|csv|tsv))?(\.gz)?$", "", Path(path).name)
