@@ -223,23 +223,20 @@ class Join:
         An id that the file repeats stands for each of its questions.
         """
         asked: list[tuple[str, OpenQuestion]] = []
-        absent = []
+        absent: list[tuple[str, OpenQuestion]] = []
         read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
         for count, question in enumerate(read):
             # Those left out have a place in the file, too.
             place = (self.lines_from or 0) + count + len(skips.left_out)
             key = question.id if self.lines_from is None else str(place)
-            if key in run:
-                asked.append((key, question))
-            else:
-                absent.append(question.id)
+            (asked if key in run else absent).append((key, question))
         if not asked:
             raise InputError(
                 f"{self.ranking}: expected the ids of questions in {self.questions}, found "
                 f"{next(iter(run))!r} and others (--lines-from 0 or 1 if they count its questions)"
             )
-        for id in absent:
-            skips.add(NOT_IN_RUN, id)
+        for _, question in absent:
+            skips.add(NOT_IN_RUN, question.id)
         return asked
 
 

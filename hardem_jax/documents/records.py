@@ -20,10 +20,6 @@ NO_PLACE = "no annotated place of the answer"
 
 def reading_record(example: ReadingExample) -> Record:
     """The record of an example that brings its Z as ``mentions``."""
-    if example.mentions is None:
-        raise ValueError(f"{example.id}: expected mentions, found None")
-    if example.all_required:
-        raise ValueError(f"{example.id}: expected alternatives as aliases, found all_required")
     true = () if example.true_mention is None else (example.true_mention,)
     return {
         "id": example.id,
@@ -32,7 +28,7 @@ def reading_record(example: ReadingExample) -> Record:
         "documents": [document.text for document in example.documents],
         "aliases": list(example.aliases),
         "golds": list(example.golds),
-        "mentions": np.array(example.mentions, np.int32).reshape(-1, 3),
+        "mentions": np.array(example.mentions or (), np.int32).reshape(-1, 3),
         "true_mention": np.array(true, np.int32).reshape(-1, 3),
     }
 

@@ -174,7 +174,8 @@ def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any
         if content["checkpoint"] == checkpoint:
             split = content["split"]["name"]
             options = {n: x for n, x in content["options"].items() if x not in (None, [])}
-            chosen, which = options.pop("questions", None), _changed(options)
+            chosen, _ = options.pop("questions", None), options.pop("checkpoint")
+            which = ", ".join(f"{name} {x}" for name, x in options.items() if x is not False)
             evaluations.append((split, which, content["scores"]))
             if "chosen" in content:
                 count, scores = content["chosen"]["questions"], content["chosen"]["scores"]
@@ -183,8 +184,3 @@ def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any
     for split, which, scores in evaluations:
         for name, value in scores.items():
             yield split, which, name, score_text(name, value)
-
-
-def _changed(options: Mapping[str, Any]) -> str:
-    given = {n: x for n, x in options.items() if x is not False and n != "checkpoint"}
-    return ", ".join(f"{name} {value}" for name, value in given.items())

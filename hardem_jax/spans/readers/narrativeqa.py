@@ -58,10 +58,8 @@ def read_narrativeqa(
             continue
         any_questions = True
         if document_id not in summaries:
-            place = f"{file}: line {number}"
-            raise InputError(
-                f"{place}: expected a document with a summary in {SUMMARIES}, found {document_id!r}"
-            )
+            expected = f"expected a document with a summary in {SUMMARIES}"
+            raise InputError(f"{file}: line {number}: {expected}, found {document_id!r}")
         document = summaries[document_id]
         question = record["question_tokenized"].strip()
         answers = (record[name].strip().lower() for name in _ANSWERS)
@@ -105,10 +103,8 @@ def _read_summaries(file: Path, lower: bool) -> dict[str, Document]:
     for number, record in _records(file, ("document_id", "set", "summary_tokenized")):
         document_id, text = record["document_id"], record["summary_tokenized"]
         if document_id in documents:
-            raise InputError(
-                f"{file}: line {number}: expected one summary per document, found a second one "
-                f"for {document_id!r}"
-            )
+            expected = "expected one summary per document, found a second one"
+            raise InputError(f"{file}: line {number}: {expected} for {document_id!r}")
         documents[document_id] = Document(document_id, text.lower() if lower else text)
     return documents
 
