@@ -1,5 +1,8 @@
 """Mentions to look at: those of a build, as a sequence, in a terminal, as HTML."""
 
+import subprocess
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -106,6 +109,14 @@ def test_a_long_list_is_folded_and_bounded():
     assert "2,600 more are not shown; iterate over Z for all." in page.texts("p", "note")
     assert len(page.all("mark")) == 3000
     assert len(html) < 1_000_000
+
+
+def test_spans_need_nothing_but_numpy():
+    code = "import sys; from hardem_jax import find_spans; find_spans('a', 'a')._repr_html_();"
+    code += "print(*{name.partition('.')[0] for name in sys.modules})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "numpy" in run.stdout.split()
+    assert {"jax", "ijson", "grain", "tensorflow_datasets"}.isdisjoint(run.stdout.split())
 
 
 def test_a_saved_page_is_a_file_of_its_own(tmp_path):
