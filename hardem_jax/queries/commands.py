@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,11 +13,10 @@ from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
 from hardem_jax.cli.compare import comparison
 from hardem_jax.cli.evaluate import written
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.files import json_text, write_json, write_text
+from hardem_jax.data.files import json_text, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
-from hardem_jax.queries.differences import CorrectAnswer, differences_page
 from hardem_jax.queries.solutions.enumeration import SqlRules
 from hardem_jax.queries.solve import query_question
 from hardem_jax.registry import task_type
@@ -28,7 +26,6 @@ from hardem_jax.tables.commands import PredictOnTable
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import official_lines
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
-from hardem_jax.training.fingerprint import may_change
 from hardem_jax.version import __version__
 
 if TYPE_CHECKING:
@@ -56,8 +53,6 @@ class Train(TrainOnBuild):
         gold_split: official name of the split to evaluate on.
         conditions: "sum" over the conditions of a query, which gives a probability, or their "mean"
             as in the released code.
-        z_scores: file with a log-score of every query of the training split, a second signal beside
-            the answer: it is added to log P(z | x) in the objective, see `hardem_jax.data.scores`.
         objective: which queries are trusted, or how they are looked for.
     """
 
@@ -66,7 +61,6 @@ class Train(TrainOnBuild):
     gold: Path | None = None
     gold_split: str = "dev"
     conditions: Literal["sum", "mean"] = "sum"
-    z_scores: Path | None = may_change("identified by contents", default=None)
     model: SQLovaConfig = SQLovaConfig()
     optimizer: OptimizerConfig = OPTIMIZER
     batches: BatchConfig = BatchConfig(batch_size=10, buckets=(64, 96, 128, 180), negatives=0)
@@ -75,8 +69,6 @@ class Train(TrainOnBuild):
     objective: AnyObjective | AnySearchObjective = HardEM()
 
     def open_data(self) -> Any:
-        if self.z_scores is not None and self.first == "drawn":
-            raise InputError("--z-scores: expected Z in its order, found --first drawn")
         data = super().open_data()
         if data.rules.shared_columns:
             found = "a build with --rules.shared-columns"
@@ -84,7 +76,7 @@ class Train(TrainOnBuild):
                 f"{data.place}: expected no two conditions on a column, which the parser does not "
                 f"have, found {found}"
             )
-        return data.with_scores(self.z_scores)
+        return data
 
     def open_dev(self, count: int | None) -> Any:
         return super().open_dev(count).with_golds(self.gold, self.gold_split)
@@ -113,8 +105,6 @@ class Evaluate(EvaluateOnBuild):
         gold: folder with the official files, for the scores that need annotated queries.
         gold_split: official name of the split.
         decoding: how answers are read off, if not as in the run.
-        differences: write a Markdown page here about correct answers by queries other than the
-            annotated ones; needs ``gold``.
     """
 
     TASK = "queries"
@@ -123,13 +113,7 @@ class Evaluate(EvaluateOnBuild):
     predictions: Path | None = written()
     gold: Path | None = None
     gold_split: str = "dev"
-    differences: Path | None = written()
     decoding: QueryDecoding | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.differences is not None and self.gold is None:
-            raise InputError("differences: expected annotated queries (--gold), found none")
 
     def open(self) -> Any:
         return super().open().with_golds(self.gold, self.gold_split)
@@ -166,11 +150,6 @@ class Evaluate(EvaluateOnBuild):
             raise InputError(f"official: expected ids of WikiSQL, such as dev-7, found {odd!r}")
         ordered = sorted(lines, key=lambda id: int(numbers[id]))
         return "".join(f"{json.dumps(lines[id])}\n" for id in ordered)
-
-    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
-        super().report(data, answers, scores)
-        if self.differences is not None:
-            write_text(self.differences, differences_page(_correct_answers(data, answers)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -255,21 +234,6 @@ class Convert:
         with RunCheckpoints(self.out, {}) as checkpoints:
             checkpoints.save_best(model.params, 0, {})
         print(self.out)
-
-
-def _correct_answers(
-    data: tasks.QueryQuestions, answers: list[tasks.QueryAnswer | None]
-) -> Iterator[CorrectAnswer]:
-    from hardem_jax.queries import task as tasks
-
-    for question, answer in zip(data.questions, answers, strict=True):
-        gold = (data.golds or {}).get(question.id)
-        if gold is None or answer is None:
-            continue
-        if tasks.is_answer(question, answer.result):
-            header = data.tables[question.table_id].header
-            result = tasks.cells_text(question.answer)
-            yield CorrectAnswer(question.question, header, answer.query, gold, result)
 
 
 #: All but ``prepare``, which reads a data set.

@@ -25,8 +25,6 @@ class QueryQuestion:
         num_queries: |Z| before the rules' cap.
         max_conditions: of the queries that were tried, see
             `hardem_jax.queries.solutions.Solutions`.
-        log_weights: ``[Z]`` float32 log-scores of the queries from outside, see
-            `hardem_jax.data.scores`; None without.
     """
 
     id: str
@@ -39,7 +37,6 @@ class QueryQuestion:
     queries: np.ndarray
     num_queries: int
     max_conditions: int = MAX_CONDITIONS
-    log_weights: np.ndarray | None = None
 
     answer_texts = TableQuestion.answer_texts
 

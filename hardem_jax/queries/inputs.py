@@ -18,7 +18,6 @@ tokens each, and Z solutions:
 ``solutions``        ``[R, Z, 15]`` int32   queries, see `hardem_jax.queries.distribution`; else -1
 ``solutions_where``  ``[R, Z]`` bool        real queries
 ``row_where``        ``[R]`` bool           real rows
-``log_weights``      ``[R, Z]`` float32     scores of the queries, if they have any; else 0
 ===================  =====================  =====================================================
 """
 
@@ -40,7 +39,7 @@ _MULTIPLE = 8
 
 
 class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
-    """Questions as inputs of SQLova, by index; ``weighted`` if queries have scores from outside."""
+    """Questions as inputs of SQLova, by index."""
 
     def __init__(
         self,
@@ -53,7 +52,6 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
         # Of questions that lost some of Z, which queries remain.
         self._remaining: dict[int, np.ndarray] = {}
         super().__init__(questions, tables, tokenizer, **limits)
-        self.weighted = questions[0].log_weights is not None
 
     def _add(
         self,
@@ -72,13 +70,10 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
 
     def __getitem__(self, index):
         index = range(len(self))[index]
-        question = self._questions[index]
-        queries, log_weights = question.queries, question.log_weights
+        queries = self._questions[index].queries
         if index in self._remaining:
-            remain = self._remaining[index]
-            queries = queries[remain]
-            log_weights = None if log_weights is None else log_weights[remain]
-        return dataclasses.replace(self._inputs[index], queries=queries, log_weights=log_weights)
+            queries = queries[self._remaining[index]]
+        return dataclasses.replace(self._inputs[index], queries=queries)
 
     def shape(self, num_tokens: int) -> dict[str, int]:
         """Q, W, C and H with room for every input of at most ``num_tokens``, by name."""
@@ -99,7 +94,6 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
             **self.shape(num_tokens),
             num_solutions=num_solutions,
             pad_id=pad_id,
-            weighted=self.weighted,
         )
 
 
@@ -113,12 +107,11 @@ def pad_query_inputs(
     num_header_tokens: int,
     num_solutions: int,
     pad_id: int,
-    weighted: bool = False,
 ) -> Arrays:
     """A batch of R inputs, see above; None is a row of padding.
 
     Each size is at least what the largest input needs, except ``num_solutions``: of more queries, a
-    row holds those that are `fitting`. ``weighted`` batches have ``log_weights``.
+    row holds those that are `fitting`.
     """
     rows = len(inputs)
     header_shape = rows, num_columns, num_header_tokens
@@ -134,8 +127,6 @@ def pad_query_inputs(
         "header_where": np.zeros(header_shape, bool),
         "columns_where": np.zeros((rows, num_columns), bool),
     }
-    if weighted:
-        batch["log_weights"] = np.zeros((rows, num_solutions), np.float32)
     for row, item in enumerate(inputs):
         if item is not None:
             _fill({name: batch[name][row] for name in batch}, item)
@@ -143,7 +134,7 @@ def pad_query_inputs(
 
 
 def _fill(row: Arrays, item: QueryInput) -> None:
-    kept = fill(row, item, item.queries)
+    fill(row, item, item.queries)
     asked, words, columns = item.num_question_tokens, len(item.word_first), len(item.headers)
     row["question_tokens"][:asked] = item.question_tokens
     row["question_where"][:asked] = True
@@ -155,9 +146,6 @@ def _fill(row: Arrays, item: QueryInput) -> None:
     row["header_tokens"][:columns] = np.where(inside, places, 0)
     row["header_where"][:columns] = inside
     row["columns_where"][:columns] = True
-    if "log_weights" in row:
-        assert item.log_weights is not None
-        row["log_weights"][: len(kept)] = item.log_weights[kept]
 
 
 def remaining_queries(

@@ -97,15 +97,11 @@ def search_training(
     """Training that looks for the queries of these questions.
 
     Raises:
-        InputError: log P(z) is not that of a probability, or solutions have scores.
+        InputError: log P(z) is not that of a probability.
     """
     if task.conditions != "sum":
         raise InputError(
             f"conditions: expected sum for {type(objective).__name__}, which needs probabilities, "
             f"found {task.conditions}"
-        )
-    if "scores of solutions" in (data.meta or {}):
-        raise InputError(
-            f"z_scores: expected none for {type(objective).__name__}, which is given no Z"
         )
     return training.search_training(task, objective, data, QueryExecutor)

@@ -15,7 +15,6 @@ from flax import nnx
 
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.scores import Scored, SolutionScores
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.pretrained import load_config
@@ -85,20 +84,6 @@ class QueryQuestions(QuestionsOnTables):
     questions: Sequence[QueryQuestion]
     rules: SqlRules = SqlRules()
     golds: Mapping[str, Query] | None = None
-
-    def with_scores(self, file: Path | None) -> Self:
-        """With the scores of all queries in a file; as it is if None.
-
-        Raises:
-            InputError: see `SolutionScores.read`.
-        """
-        if file is None:
-            return self
-        scores = SolutionScores.read(file, content=self.meta["content"])
-        questions = Scored(self.questions, scores, "queries")
-        return dataclasses.replace(
-            self, questions=questions, meta={**self.meta, "scores of solutions": scores.digest}
-        )
 
     def with_golds(self, folder: Path | None, split: str) -> Self:
         """With the annotated queries of the official files in a folder; as it is if None.

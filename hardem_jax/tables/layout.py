@@ -34,7 +34,6 @@ class QueryInput:
         headers: ``[C, 2]`` int32, first token of each column and the one after its last.
         queries: ``[Z, 15]`` int16, those of Z whose words and columns were all read.
         question_start: position of the question's first token.
-        log_weights: ``[Z]`` float32, their scores from outside; None if there are none.
     """
 
     id: str
@@ -44,7 +43,6 @@ class QueryInput:
     headers: np.ndarray
     queries: np.ndarray
     question_start: int = 1
-    log_weights: np.ndarray | None = None
 
     @property
     def question_tokens(self) -> np.ndarray:
@@ -162,8 +160,8 @@ def empty_batch(
     }
 
 
-def fill(row: Arrays, layout: QueryInput, solutions: np.ndarray) -> np.ndarray:
-    """Fills in tokens and solutions; returns which solutions the row holds, see `fitting`."""
+def fill(row: Arrays, layout: QueryInput, solutions: np.ndarray) -> None:
+    """Fills in tokens, and the solutions that are `fitting`."""
     length = len(layout.token_ids)
     row["token_ids"][:length] = layout.token_ids
     row["token_type_ids"][:length] = layout.token_type_ids
@@ -171,7 +169,6 @@ def fill(row: Arrays, layout: QueryInput, solutions: np.ndarray) -> np.ndarray:
     kept = fitting(layout.id, len(solutions), len(row["solutions"]))
     row["solutions"][: len(kept)] = solutions[kept]
     row["solutions_where"][: len(kept)] = True
-    return kept
 
 
 def encode_questions(

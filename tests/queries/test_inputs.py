@@ -105,28 +105,6 @@ def test_a_word_that_the_tokenizer_drops_takes_its_queries_with_it(tokenizer):
     assert found.queries.tolist() == remain and len(remain) < len(values)
 
 
-def test_scores_stay_with_their_queries_when_some_are_cut(tokenizer):
-    table = make_table("no", "who", rows=(("anna", "\x01"), ("42", "42"), ("who", "\x01 42")))
-    (question,), _ = inputs_of(tokenizer, ("who \x01 42 ?", table, "who"))
-    number = np.arange(len(question.queries), dtype=np.float32)
-    scored = dataclasses.replace(question, log_weights=-number)
-    inputs = QueryInputs([scored], {"t": table}, tokenizer, max_tokens=40)
-    found = inputs[0]
-    place = {tuple(row): n for n, row in enumerate(question.queries.tolist())}
-    expected = [-place[tuple(row)] for row in found.queries.tolist()]
-    assert inputs.weighted and found.log_weights.tolist() == expected
-    assert 2 < len(expected) < len(number) and expected != [-n for n in range(len(expected))]
-    shape = inputs.shape(40)
-    room = len(expected) + 1
-    batch = pad_query_inputs(
-        [found, None], 40, **shape, num_solutions=room, pad_id=PAD, weighted=True
-    )
-    assert batch["log_weights"].dtype == np.float32
-    assert batch["log_weights"].tolist() == [[*expected, 0], [0] * room]
-    plain = QueryInputs([question], {"t": table}, tokenizer, max_tokens=40)
-    assert not plain.weighted and plain[0].log_weights is None
-
-
 def test_a_table_without_columns_or_rows_is_an_input(tokenizer):
     nothing, no_rows = Table("t0", (), (), ()), Table("t1", ("who",), ("text",), ())
     _, inputs = inputs_of(tokenizer, ("who ?", nothing, "42"), ("who ?", no_rows, "42"))
@@ -273,15 +251,14 @@ def test_padding():
 
 
 @pytest.mark.parametrize("room", [1, 2, 5, 6])
-def test_of_a_larger_z_a_sample_is_in_the_batch_with_its_scores(room):
+def test_of_a_larger_z_a_sample_is_in_the_batch(room):
     queries = np.full((6, 15), -1)
     queries[:, 0] = np.arange(6)
-    row = dataclasses.replace(ROW, queries=queries, log_weights=-np.arange(6, dtype=np.float32))
+    row = dataclasses.replace(ROW, queries=queries)
     shape = dict(num_question_tokens=3, num_words=3, num_columns=2, num_header_tokens=2)
-    batch = pad_query_inputs([row], 10, **shape, num_solutions=room, pad_id=PAD, weighted=True)
+    batch = pad_query_inputs([row], 10, **shape, num_solutions=room, pad_id=PAD)
     kept = fitting(ROW.id, 6, room).tolist()
     assert batch["solutions"][0, :, 0].tolist() == kept
-    assert batch["log_weights"][0].tolist() == [-place for place in kept]
     assert batch["solutions_where"].tolist() == [[True] * room]
     assert room not in (2, 5) or kept != list(range(room))
 

@@ -220,9 +220,6 @@ def test_tasks_that_cannot_be_searched_say_so():
     mean = QueryTask(QueryInference(), RULES, "mean")
     with pytest.raises(InputError, match="expected sum for MAPO"):
         start.training_of(mean, MAPO(), data)
-    scored = dataclasses.replace(data, meta={"scores of solutions": "c0ffee"})
-    with pytest.raises(InputError, match="z_scores: expected none for MAPO"):
-        start.training_of(QueryTask(QueryInference(), RULES), MAPO(), scored)
     training: Any = start.training_of(QueryTask(QueryInference(), RULES), MAPO(memory=3), data)
     assert not any(len(q.queries) for q in training.data.questions)
     assert training.memory(5)["solutions"].shape == (5, 3, ROW_WIDTH)
