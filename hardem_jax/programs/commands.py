@@ -11,7 +11,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.programs.config import ProgramDecoding, ProgramInference, ProgramParserConfig
-from hardem_jax.programs.solve import program_question
+from hardem_jax.programs.records import program_question
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tables.commands import PredictOnTable
 from hardem_jax.tables.examples import TableQuestion

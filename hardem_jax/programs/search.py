@@ -13,12 +13,12 @@ import jax.numpy as jnp
 
 from hardem_jax.programs.distribution import ProgramDistribution
 from hardem_jax.programs.model import HELD
+from hardem_jax.programs.records import links_of
 from hardem_jax.programs.reward_features import PROGRAM_FEATURES, program_features
 from hardem_jax.programs.sampling import Support
 from hardem_jax.programs.solutions.membership import AnswerTest
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES
-from hardem_jax.programs.solve import links_of
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask
 from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.tables import search

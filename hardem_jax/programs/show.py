@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from hardem_jax.programs.examples import ProgramQuestion
-from hardem_jax.programs.records import to_program_question
+from hardem_jax.programs.records import links_of, to_program_question
 from hardem_jax.programs.solutions.execute import rows_of_program
 from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Field, Links, Program
-from hardem_jax.programs.solve import links_of
 from hardem_jax.show.record import (
     ROW_NUMBER,
     Cells,

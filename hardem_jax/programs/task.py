@@ -24,14 +24,19 @@ from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.inputs import ProgramInputs
 from hardem_jax.programs.model import KINDS, ProgramParser
 from hardem_jax.programs.most_likely import ProgramScores
+from hardem_jax.programs.records import RECORDS, links_of
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.membership import AllowedPrograms
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Program
-from hardem_jax.programs.solve import links_of
-from hardem_jax.programs.splits import ProgramSplit
-from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, metric_names
+from hardem_jax.tables.base import (
+    QuestionsOnTables,
+    TableModel,
+    TableSplit,
+    TableTask,
+    metric_names,
+)
 from hardem_jax.tables.layout import TableInputs
 from hardem_jax.tables.metrics import Denotation, result_texts
 from hardem_jax.tables.table import Cell, Table
@@ -45,6 +50,11 @@ METRIC_NAMES = metric_names(SIZE_BOUNDS, "answered")
 _SHARES = {"answered": "questions read", "in Z": "questions with a Z"}
 _SHARES |= {f"P<{threshold:g}": "programs in Z" for threshold in SPARSITY_THRESHOLDS}
 _TABLES = ("shape", *SLOTS)
+
+
+class ProgramSplit(TableSplit):
+    KIND = RECORDS
+    RULES = ProgramRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

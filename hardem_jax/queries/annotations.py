@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from hardem_jax.queries.examples import QueryQuestion
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, Query, SqlRules
+from hardem_jax.queries.solutions.types import ROW_WIDTH, Query, SqlRules
 
 # Reasons of `ExclusionCounts`, for questions left out:
 OUTSIDE_RULES = "annotated query with conditions that the rules exclude"

@@ -17,8 +17,8 @@ from hardem_jax.data.files import json_text, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
-from hardem_jax.queries.solutions.enumeration import SqlRules
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.types import SqlRules
 from hardem_jax.registry import task_type
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.settings import to_json

@@ -24,17 +24,15 @@ import jax.numpy as jnp
 
 from hardem_jax import masked
 from hardem_jax.queries import sampling as sql_sampling
-from hardem_jax.queries.beam import (
-    FIELDS,
-    best_clauses,
-    best_conditions,
-    best_heads,
-)
 from hardem_jax.queries.sampling import (
+    FIELDS,
     AllConditions,
     Conditions,
     LinkedConditions,
     Support,
+    best_clauses,
+    best_conditions,
+    best_heads,
 )
 from hardem_jax.score_tables import argmax, gather, top
 

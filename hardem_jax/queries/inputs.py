@@ -31,8 +31,9 @@ import numpy as np
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.queries.examples import QueryQuestion
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, Table
+from hardem_jax.queries.solutions.types import ROW_WIDTH
 from hardem_jax.tables.layout import QueryInput, TableInputs, empty_batch, fill
+from hardem_jax.tables.table import Table
 
 # See `TableInputs._largest`.
 _MULTIPLE = 8

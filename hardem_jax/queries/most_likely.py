@@ -1,9 +1,13 @@
-"""The most likely queries and results of Z_tot, exactly, from the tables of one question.
+"""Reading queries off the tables of one question, on the host.
 
-Conditions that hold for the same rows are interchangeable except for their scores, so one pass over
-the distinct sets of rows finds the best sets of conditions, as it counts them in
-`hardem_jax.queries.solutions.combine`. Every query obeys `SqlRules`, and at least one row meets its
-conditions: it is what training could have shown.
+`AllowedQueries` has the most likely queries and results of Z_tot, exactly. Conditions that hold for
+the same rows are interchangeable except for their scores, so one pass over the distinct sets of
+rows finds the best sets of conditions, as it counts them in
+`hardem_jax.queries.solutions.conditions`. Every query obeys `SqlRules`, and at least one row meets
+its conditions: it is what training could have shown.
+
+`execution_guided` decodes as SQLova (Hwang et al., 2019; Wang et al., 2018): decisions are made one
+after the other, and those that cannot be executed or select no row are passed over.
 """
 
 from __future__ import annotations
@@ -13,22 +17,22 @@ import functools
 import heapq
 import itertools
 import math
-import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hardem_jax.queries.solutions.columns import typed_table
-from hardem_jax.queries.solutions.combine import Combinations, fold
-from hardem_jax.queries.solutions.conditions import find_conditions
-from hardem_jax.queries.solutions.results import allowed
-from hardem_jax.queries.solutions.rules import SqlRules
-from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH
+from hardem_jax.queries.solutions.conditions import Combinations, find_conditions, fold
+from hardem_jax.queries.solutions.engine import TypedTable, typed_table
+from hardem_jax.queries.solutions.enumeration import allowed
+from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH, SqlRules
+from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Cell, Table
 
 # Share of the probability of Z_tot that may remain unseen.
 _TOLERANCE = 1e-3
+# Of execution-guided decoding.
+_BEAM = _MAX_COLUMNS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,10 +227,13 @@ class AllowedQueries:
         return groups
 
     def _row(self, head: tuple[int, int], conditions: tuple[int, ...]) -> np.ndarray:
-        row = np.full(ROW_WIDTH, -1, np.int16)
-        row[:3] = *head, len(conditions)
-        row[3 : 3 + 4 * len(conditions)] = self.conditions[list(conditions)].reshape(-1)
-        return row
+        return _row(head, self.conditions[list(conditions)])
+
+
+def _row(head: tuple[int, int], conditions: Any) -> np.ndarray:
+    """The row of Z of a query, ``[ROW_WIDTH]`` int16."""
+    content = [*head, len(conditions), *np.ravel(conditions)]
+    return np.array(content + [-1] * (ROW_WIDTH - len(content)), np.int16)
 
 
 def _plus(k: int, one: _Sets, two: _Sets) -> _Sets:
@@ -241,7 +248,7 @@ def _times(k: int, before: _Sets, clause: _Sets) -> _Sets:
 
 def _best(k: int, found: Iterable[Any]) -> list[Any]:
     """The first ``k`` by score; of equal ones, those that come first."""
-    return heapq.nlargest(k, found, key=operator.itemgetter(0))
+    return heapq.nlargest(k, found, key=lambda item: item[0])
 
 
 def _log_add(one: float, two: float) -> float:
@@ -263,8 +270,72 @@ def _best_heads(scores: QueryScores, allowed: np.ndarray) -> list[tuple[float, t
     columns = min(len(scores.select), len(allowed))
     heads = scores.select[:columns, None].astype(np.float64) + scores.aggregator[:columns]
     heads = np.where(allowed[:columns], heads, -np.inf)
-    places = [
-        divmod(flat, len(AGGREGATORS))
-        for flat in np.argsort(-heads, axis=None, kind="stable").tolist()
-    ]
+    places = [divmod(flat, len(AGGREGATORS)) for flat in _first(heads, heads.size)]
     return [(float(heads[place]), place) for place in places if heads[place] > -np.inf]
+
+
+def execution_guided(
+    table: Table,
+    question: str,
+    words: np.ndarray,
+    scores: QueryScores,
+    rules: SqlRules,
+) -> np.ndarray:
+    """The query that SQLova's execution-guided decoding finds, ``[ROW_WIDTH]`` int16.
+
+    1. Of the four best heads on the four most likely columns, the first that the rules allow
+       (`SqlRules.aggregates_on_text`); if none is, the last.
+    2. Of the conditions on the four most likely columns, with values from the four most likely
+       first and last words, the four best; those that no row meets are dropped.
+    3. The number n of conditions that maximises P(n) times the probability of the n-th.
+
+    Two things differ from the original. It keeps a condition that no row meets if the aggregator is
+    COUNT, since 0 is a result; here it is passed over. And a column has at most one condition.
+    """
+    typed = typed_table(table)
+    head = _head(typed, scores, rules)
+    kept: list[tuple[float, tuple[int, int, int, int]]] = []
+    for log_prob, condition in _conditions(scores):
+        column, operator, first, last = condition
+        value = question[words[first, 0] : words[last, 1]]
+        if any(column == used for _, (used, *_) in kept) or column >= len(typed.columns):
+            continue
+        try:
+            bound = typed.columns[column].bind(value)
+        except ExecutionError:
+            continue
+        if typed.columns[column].compare(bound)[operator]:
+            kept.append((log_prob, condition))
+    limit = min(rules.max_conditions, len(scores.number) - 1)
+    totals = [float(scores.number[0])]
+    totals += [float(scores.number[n + 1]) + kept[n][0] for n in range(min(limit, len(kept)))]
+    number = int(np.argmax(totals))
+    return _row(head, sorted(condition for _, condition in kept[:number]))
+
+
+def _head(typed: TypedTable, scores: QueryScores, rules: SqlRules) -> tuple[int, int]:
+    columns = min(len(typed.columns), len(scores.select))
+    heads = scores.select[:columns, None] + scores.aggregator[:columns]
+    heads[_first(scores.select[:columns], columns)[_BEAM:]] = -np.inf
+    places = [divmod(flat, heads.shape[1]) for flat in _first(heads, _BEAM)]
+    is_allowed = allowed(typed, [typed.every_row], rules)[0]
+    return next((place for place in places if is_allowed[place]), places[-1])
+
+
+def _conditions(scores: QueryScores) -> list[tuple[float, tuple[int, int, int, int]]]:
+    """The best conditions and their log-probabilities, best first."""
+    found = []
+    columns = _first(scores.column[:, 1], _MAX_COLUMNS)
+    for column, relation in itertools.product(columns, range(scores.operator.shape[1])):
+        head = scores.column[column, 1] + scores.operator[column, relation]
+        firsts, lasts = scores.first[column, relation], scores.last[column, relation]
+        for first, last in itertools.product(_first(firsts, _BEAM), _first(lasts, _BEAM)):
+            log_prob = float(head + firsts[first] + lasts[last])
+            if first <= last and log_prob > -np.inf:
+                found.append((log_prob, (column, relation, first, last)))
+    return _best(_BEAM, found)
+
+
+def _first(scores: np.ndarray, count: int) -> list[int]:
+    """The places of the ``count`` largest, best first; of equal ones, those that come first."""
+    return np.argsort(-scores, axis=None, kind="stable")[:count].tolist()

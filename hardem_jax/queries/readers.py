@@ -23,9 +23,9 @@ from hardem_jax.data.json_fields import check_kind, get_field, get_id, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
 from hardem_jax.errors import InputError
 from hardem_jax.queries.examples import AnnotatedQuestion, WikiSqlExample
-from hardem_jax.queries.solutions.engine import ExecutionError, OfficialEngine, check_query
+from hardem_jax.queries.solutions.engine import OfficialEngine
 from hardem_jax.queries.solutions.types import Condition, Query
-from hardem_jax.queries.solutions.values import sql_types
+from hardem_jax.queries.solutions.values import ExecutionError, check_query, sql_types
 from hardem_jax.tables.jsonl import read_table
 from hardem_jax.tables.table import Cell, Table
 

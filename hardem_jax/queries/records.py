@@ -1,26 +1,153 @@
-"""Records of questions on tables whose Z are queries."""
+"""Questions on tables with Z, all queries of that result, and their records."""
 
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import json
-from collections.abc import Mapping
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hardem_jax.data.data_sets import Record, RecordKind
+from hardem_jax.errors import InputError
 from hardem_jax.queries.annotations import annotated_row
 from hardem_jax.queries.examples import AnnotatedQuestion, QueryQuestion
-from hardem_jax.queries.solutions.rules import SqlRules
-from hardem_jax.queries.solutions.types import ROW_WIDTH
-from hardem_jax.queries.solve import (
-    FEWER_CONDITIONS,
-    NO_QUERY,
-    missing_cell,
-    query_question,
-    unsolved,
-)
+from hardem_jax.queries.solutions.conditions import NUMBER
+from hardem_jax.queries.solutions.enumeration import enumerate_sql
+from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.records import TABLE_TEXTS, TableSolver
+from hardem_jax.tables.table import MAX_WHOLE, Cell, split_words
+
+NO_QUERY = "no query gives the answer"
+
+# and warning, for questions kept:
+FEWER_CONDITIONS = "too many combinations, queries with most conditions not tried"
+
+
+def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
+    """The question with its Z.
+
+    Raises:
+        InputError: question, table or answer are beyond what Z can hold.
+    """
+    asked = unsolved(question)
+    for cell in question.answer:
+        if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
+            raise InputError(f"answer: expected integers of 64 bits or text, found {cell!s:.40}")
+    found = enumerate_sql(
+        question.table,
+        question.question,
+        question.answer,
+        rules,
+        words=asked.words,
+        match=answer_match(question),
+    )
+    return dataclasses.replace(
+        asked,
+        queries=found.queries,
+        num_queries=found.size,
+        max_conditions=found.max_conditions,
+    )
+
+
+def unsolved(question: TableQuestion) -> QueryQuestion:
+    """The question with an empty Z."""
+    return QueryQuestion(
+        id=question.id,
+        question=question.question,
+        table_id=question.table.id,
+        answer=question.answer,
+        match=question.match,
+        values=question.values,
+        words=split_words(question.question),
+        queries=np.zeros((0, ROW_WIDTH), np.int16),
+        num_queries=0,
+    )
+
+
+def answer_match(
+    question: TableQuestion | QueryQuestion,
+) -> Callable[[Sequence[Cell]], bool] | None:
+    """What decides whether a result is the answer, in Z as in scores; None for "execution".
+
+    Raises:
+        TypeError: an answer matched by denotation is not a list of texts.
+    """
+    if question.match == "cells":
+        return same_cells(question.answer)
+    if question.match == "execution":
+        return None
+    return Denotation(question.answer_texts, question.values).matches
+
+
+def missing_cell(match: str, answer: Sequence[Cell], rows: Iterable[Iterable[Cell]]) -> str:
+    """The first text of an answer that no cell can match, in words; "" if there is none.
+
+    Example:
+        >>> missing_cell("cells", ["bo"], [["Ann", 7]]), missing_cell("cells", ["7"], [["Ann", 7]])
+        ("no cell is the text 'bo'", '')
+    """
+    if match == "denotation":  # has many ways to match
+        return ""
+    read = plain_value if match == "cells" else str.lower
+    known = {read(cell) for row in rows for cell in row if isinstance(cell, str)}
+    for cell in answer:
+        # A number may be that of a cell, or an aggregate.
+        if isinstance(cell, str) and isinstance(text := read(cell), str) and text not in known:
+            return f"no cell is the text {cell!r:.60}"
+    return ""
+
+
+def plain_value(value: Cell) -> Cell:
+    """Converts numbers and numeric text to float, and other text to a plain form.
+
+    Whole numbers from 2^53 become integers, which keep all digits.
+    """
+    if value is None or value != value:
+        return None
+    if isinstance(value, str):
+        text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
+        number = text.replace("\u2212", "-")  # the minus sign
+        if not NUMBER.fullmatch(number):
+            return text
+        value = number.replace(",", "")
+    number = float(value) + 0.0  # turns -0.0 into 0.0
+    if abs(number) < MAX_WHOLE or isinstance(value, float):
+        return number
+    if math.isinf(number):  # digits beyond float64, of which each counts
+        return value
+    exact = decimal.Decimal(value)
+    return int(exact) if exact == exact.to_integral_value() else number
+
+
+def same_cells(answer: Sequence[Cell]) -> Callable[[Sequence[Cell]], bool]:
+    """What compares results with an answer as a person does, cell by cell and in order.
+
+    Texts are compared regardless of case, white space and the composition of accents; a number may
+    be written as text, with thousands commas; fractions may differ in their last digits.
+    """
+    wanted = [plain_value(cell) for cell in answer]
+
+    def matches(result: Sequence[Cell]) -> bool:
+        return len(result) == len(wanted) and all(
+            plain_value(cell) == value or _nearly(plain_value(cell), value)
+            for cell, value in zip(result, wanted, strict=True)
+        )
+
+    return matches
+
+
+def _nearly(cell: Cell, value: Cell) -> bool:
+    if not (isinstance(cell, float) and isinstance(value, float)):
+        return False
+    whole = cell.is_integer() and value.is_integer()  # such as ids, of which each digit counts
+    return not whole and math.isclose(cell, value, rel_tol=1e-12)
 
 
 def to_query_question(record: Mapping[str, Any]) -> QueryQuestion:

@@ -1,4 +1,4 @@
-r"""Exact sums over, and samples from, the queries of `QueryDistribution`.
+r"""Exact sums over, samples from and the best of the queries of `QueryDistribution`.
 
 SQLova decides how many conditions there are, which columns have one, and the two ends of a span
 independently of one another, so part of its mass lies on outcomes that are not queries. The rest
@@ -14,6 +14,9 @@ sampling).
 
 Here, impossible parts have the finite `_FLOOR` instead of -inf, so that no -inf is subtracted from
 another and every gradient is finite.
+
+A query's log-probability is a sum over its head (selected column, aggregator) and its conditions,
+one column at a time, so the k best queries consist of parts that are each among the k best.
 """
 
 from typing import NamedTuple, Protocol
@@ -27,6 +30,7 @@ Array = jax.Array
 
 #: Stands for -inf: far below any log-probability, and sums of a few dozen of them are finite.
 _FLOOR = -1e30
+FIELDS = 4  # column, operator, first word, last word
 
 
 class Support(NamedTuple):
@@ -123,7 +127,7 @@ class LinkedConditions(NamedTuple):
         return rows(self.links, draw(key, self.on(column)))
 
     def best(self, column: Array, k: int) -> tuple[Array, Array]:
-        """The best conditions on each column, as `beam.best_conditions` of all."""
+        """The best conditions on each column, as `best_conditions` of all."""
         has_one = column[..., 1] - column[..., 0]
         everywhere = jnp.broadcast_to(jnp.arange(has_one.shape[1])[None], has_one.shape)
         scores, places = top(self.on(everywhere), k)
@@ -224,6 +228,79 @@ def _draw_columns(key: Array, size: Array, gains: Array, before: Array, width: i
     visited = jnp.arange(num_columns, dtype=jnp.int32), gains.T, before, noise
     (_, columns), _ = jax.lax.scan(visit, start, visited, reverse=True)
     return columns
+
+
+def best_heads(
+    select: Array, aggregator: Array, k: int, *, where: Array | None = None
+) -> tuple[Array, Array]:
+    """The best ``[B, k', 2]`` selected columns and aggregators, and their log-probabilities.
+
+    Those outside ``where``, ``[B, C, A]`` bool, have -inf.
+    """
+    scores = select[..., None] + aggregator
+    if where is not None:
+        scores = jnp.where(where, scores, -jnp.inf)
+    scores, flat = top(jax.lax.collapse(scores, 1), k)
+    num_aggregators = aggregator.shape[-1]
+    heads = jnp.stack([flat // num_aggregators, flat % num_aggregators], axis=-1)
+    return heads.astype(jnp.int32), scores
+
+
+def best_conditions(
+    column: Array, operator: Array, first: Array, last: Array, k: int
+) -> tuple[Array, Array]:
+    """The best ``[B, C, k', 4]`` conditions on each column, and what they add to a score."""
+    num_words = first.shape[-1]
+    forward = jnp.arange(num_words)[:, None] <= jnp.arange(num_words)[None]
+    spans = first[..., :, None] + last[..., None, :]
+    spans = jnp.where(forward[None, None, None], spans, -jnp.inf)
+    batch, num_columns, num_operators = operator.shape
+    scores, flat = top(jax.lax.collapse(spans, 3), k)
+    kept = scores.shape[-1]
+    scores = jax.lax.collapse(operator[..., None] + scores, 2)
+    scores, best = top(scores, k)
+    flat = jnp.take_along_axis(jax.lax.collapse(flat, 2), best, axis=-1)
+    has_one = column[..., 1] - column[..., 0]
+    columns = jnp.broadcast_to(jnp.arange(num_columns)[None, :, None], flat.shape)
+    parts = [columns, best // kept, flat // num_words, flat % num_words]
+    return jnp.stack(parts, axis=-1).astype(jnp.int32), has_one[..., None] + scores
+
+
+def best_clauses(
+    conditions: Array, gains: Array, number: Array, k: int, *, limit: int
+) -> tuple[Array, Array]:
+    """The best ``[B, (limit + 1) k, 1 + 4 K]`` where-clauses of at most ``limit`` conditions.
+
+    Also returns what they add to a score. A clause is its number of conditions, then the
+    conditions. The search goes column by column: the k best clauses of each size are among those
+    of the previous columns and those with one condition fewer, extended by one on this column.
+    """
+    batch, width = len(gains), number.shape[-1] - 1
+    scores = jnp.full((batch, limit + 1, k), -jnp.inf).at[:, 0, 0].set(0.0)
+    clauses = jnp.full((batch, limit + 1, k, width, FIELDS), -1, jnp.int32)
+
+    def add_column(carry, column):
+        scores, clauses = carry
+        condition, gain = column  # [B, k', 4], [B, k']
+        new_scores, new_clauses = [scores[:, 0]], [clauses[:, 0]]
+        for size in range(1, limit + 1):
+            longer = scores[:, size - 1, :, None] + gain[:, None, :]
+            grown = jnp.broadcast_to(clauses[:, size - 1, :, None], (*longer.shape, width, FIELDS))
+            grown = grown.at[:, :, :, size - 1].set(condition[:, None])
+            both = jnp.concatenate([scores[:, size], jax.lax.collapse(longer, 1)], axis=1)
+            rows = jnp.concatenate([clauses[:, size], jax.lax.collapse(grown, 1, 3)], axis=1)
+            best, indices = top(both, k)
+            new_scores.append(best)
+            new_clauses.append(jnp.take_along_axis(rows, indices[..., None, None], axis=1))
+        return (jnp.stack(new_scores, axis=1), jnp.stack(new_clauses, axis=1)), None
+
+    by_column = jnp.moveaxis(conditions, 1, 0), jnp.moveaxis(gains, 1, 0)
+    (scores, clauses), _ = jax.lax.scan(add_column, (scores, clauses), by_column)
+    sizes = jnp.arange(limit + 1)[None, :, None, None]
+    sizes = jnp.broadcast_to(sizes, (batch, limit + 1, k, 1))
+    rows = jnp.concatenate([sizes, jax.lax.collapse(clauses, 3)], axis=-1)
+    scores = scores + number[:, : limit + 1, None]
+    return jax.lax.collapse(rows, 1, 3), jax.lax.collapse(scores, 1)
 
 
 def _by_cell(table: Array) -> Array:

@@ -15,10 +15,11 @@ import numpy as np
 
 from hardem_jax.errors import InputError
 from hardem_jax.queries.distribution import QueryDistribution
+from hardem_jax.queries.records import answer_match
 from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
 from hardem_jax.queries.sampling import Support
-from hardem_jax.queries.solutions.enumeration import AGGREGATORS, ROW_WIDTH, AnswerTest
-from hardem_jax.queries.solve import answer_match
+from hardem_jax.queries.solutions.enumeration import AnswerTest
+from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.tables import search

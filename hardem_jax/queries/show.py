@@ -14,11 +14,9 @@ from hardem_jax.errors import InputError, check_choice, check_text
 from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.builds import WikiSQL
 from hardem_jax.queries.examples import QueryQuestion
-from hardem_jax.queries.records import to_query_question
+from hardem_jax.queries.records import missing_cell, query_question, to_query_question
 from hardem_jax.queries.solutions.engine import rows_of_conditions
-from hardem_jax.queries.solutions.enumeration import SqlRules
-from hardem_jax.queries.solutions.types import AGGREGATORS, Condition, Query
-from hardem_jax.queries.solve import missing_cell, query_question
+from hardem_jax.queries.solutions.types import AGGREGATORS, Condition, Query, SqlRules
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Cells,

@@ -25,27 +25,24 @@ from hardem_jax.queries.checkpoint import load_sqlova
 from hardem_jax.queries.config import QueryInference, SQLovaConfig
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
-from hardem_jax.queries.execution_guided import execution_guided
 from hardem_jax.queries.inputs import QueryInputs
 from hardem_jax.queries.metrics import execution_match, logical_form_match
 from hardem_jax.queries.model import SQLova
-from hardem_jax.queries.most_likely import AllowedQueries, QueryScores
+from hardem_jax.queries.most_likely import AllowedQueries, QueryScores, execution_guided
 from hardem_jax.queries.readers import read_wikisql
-from hardem_jax.queries.solutions.engine import statement
-from hardem_jax.queries.solutions.enumeration import (
-    MAX_CONDITIONS,
-    Cell,
-    ExecutionError,
-    Query,
-    SqlRules,
-    Table,
-    execute_sql,
+from hardem_jax.queries.records import RECORDS, answer_match
+from hardem_jax.queries.solutions.engine import execute_sql, statement
+from hardem_jax.queries.solutions.types import MAX_CONDITIONS, Query, SqlRules
+from hardem_jax.queries.solutions.values import ExecutionError, in_lower_case
+from hardem_jax.tables.base import (
+    QuestionsOnTables,
+    TableModel,
+    TableSplit,
+    TableTask,
+    metric_names,
 )
-from hardem_jax.queries.solutions.values import in_lower_case
-from hardem_jax.queries.solve import answer_match
-from hardem_jax.queries.splits import QuerySplit
-from hardem_jax.tables.base import QuestionsOnTables, TableModel, TableTask, metric_names
-from hardem_jax.task.base import SPARSITY_THRESHOLDS, LossFn, make_loss
+from hardem_jax.tables.table import Cell, Table
+from hardem_jax.task.base import LossFn, make_loss
 from hardem_jax.task.encoder import check_vocabulary
 
 Array = jax.Array
@@ -69,6 +66,11 @@ _SHARES = {
     **{f"P<{threshold:g}": "queries in Z" for threshold in SPARSITY_THRESHOLDS},
     **{f"hit@{limit}": "questions with that query in Z" for limit in HITS},
 }
+
+
+class QuerySplit(TableSplit):
+    KIND = RECORDS
+    RULES = SqlRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

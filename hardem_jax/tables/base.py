@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hardem_jax.data.batching.padding import Pad
+from hardem_jax.data.builders.splits import BuiltSplit
+from hardem_jax.data.json_stream import PathLike
 from hardem_jax.tables.layout import TableInputs
-from hardem_jax.tables.splits import TableSplit
+from hardem_jax.tables.records import Tables
 from hardem_jax.tables.table import Table
 from hardem_jax.task.base import (
     SPARSITY_THRESHOLDS,
@@ -29,6 +31,18 @@ from hardem_jax.task.base import (
 )
 from hardem_jax.task.encoder import EncoderModel
 from hardem_jax.task.run_config import RunConfig
+
+
+class TableSplit(BuiltSplit):
+    """Questions on tables of a build, with their ``tables`` by id, read when they are asked for."""
+
+    #: The type of ``rules``.
+    RULES: ClassVar[type[Any]]
+
+    def __init__(self, folder: PathLike, split: str, *, drawn: int | None = None):
+        super().__init__(folder, split, drawn=drawn)
+        self.rules = self.RULES(**self.meta["rules"])
+        self.tables: Mapping[str, Table] = Tables(self._index["tables"], self._records)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

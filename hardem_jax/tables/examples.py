@@ -7,7 +7,7 @@ from typing import Literal
 
 from hardem_jax.tables.table import Cell, Table
 
-#: How results are compared with an answer, see `hardem_jax.queries.solve.answer_match`.
+#: How results are compared with an answer, see `hardem_jax.queries.records.answer_match`.
 Match = Literal["cells", "execution", "denotation"]
 
 

@@ -12,7 +12,7 @@ from hardem_jax.cli.watching import draw_watched, recorded_views, watched
 from hardem_jax.data.batching.padding import fitting
 from hardem_jax.documents.questions import ReadingQuestions
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.enumeration import Query
+from hardem_jax.queries.solutions.types import Query
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.show.record import View
 from hardem_jax.spans.task import SpanTask

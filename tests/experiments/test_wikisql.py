@@ -22,8 +22,7 @@ from hardem_jax.queries.commands import Evaluate
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.reward_features import QUERY_FEATURES
 from hardem_jax.queries.solutions.types import Query
-from hardem_jax.queries.splits import QuerySplit
-from hardem_jax.queries.task import QueryTask
+from hardem_jax.queries.task import QuerySplit, QueryTask
 from hardem_jax.search.objectives import (
     MAPO,
     MAPOX,

@@ -8,7 +8,7 @@ import pytest
 from experiments import wikitablequestions
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.programs.reward_features import PROGRAM_FEATURES
-from hardem_jax.programs.splits import ProgramSplit
+from hardem_jax.programs.task import ProgramSplit
 from hardem_jax.tables.metrics import Denotation, score
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions
 from tests import commands

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.programs import solve
+from hardem_jax.programs import records
 from hardem_jax.programs.config import ProgramInference
 from hardem_jax.programs.distribution import SLOTS, ProgramDistribution
 from hardem_jax.programs.model import KINDS, NUM_KINDS
+from hardem_jax.programs.records import links_of, program_question
 from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import PARTS, SHAPES, Field, Shape
-from hardem_jax.programs.solve import links_of, program_question
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.table import Table
@@ -170,7 +170,7 @@ def test_the_links_of_a_question_are_found_once(monkeypatch):
         found.append((indexed.header, text, rules))
         return find_links(indexed, text, words, rules)
 
-    monkeypatch.setattr(solve, "find_links", find)
+    monkeypatch.setattr(records, "find_links", find)
     links = [links_of(asked, table, RULES) for _ in range(2)]
     assert links[0] is links[1] and len(found) == 1
     assert np.array_equal(links[0].array, asked.links)

@@ -15,15 +15,10 @@ from hardem_jax.queries.annotations import (
 )
 from hardem_jax.queries.metrics import logical_form_match
 from hardem_jax.queries.readers import read_answers
-from hardem_jax.queries.solutions.enumeration import (
-    ROW_WIDTH,
-    Condition,
-    Query,
-    SqlRules,
-    Table,
-)
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.types import ROW_WIDTH, Condition, Query, SqlRules
 from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.table import Table
 
 ROWS = (("ann", 7.0, "éire"), ("bo", 9.0, "éire"), ("ann", 9.0, "wales"))
 TABLE = Table("1-1", ("player", "no.", "team"), ("text", "real", "text"), ROWS)

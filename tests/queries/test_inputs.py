@@ -13,10 +13,11 @@ from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.queries.inputs import QueryInput, QueryInputs, pad_query_inputs
 from hardem_jax.queries.readers import read_answers
-from hardem_jax.queries.solutions.enumeration import Query, SqlRules, Table
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.types import Query, SqlRules
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.layout import pieces_of_words
+from hardem_jax.tables.table import Table
 from tests.tiny import roberta_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "is", "?", "4", "##2", "ann", "##a", "no", "."]

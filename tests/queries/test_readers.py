@@ -11,7 +11,8 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.queries.readers import read_answers, read_wikisql
 from hardem_jax.queries.solutions.engine import OfficialEngine
-from hardem_jax.queries.solutions.types import Condition, Query
+from hardem_jax.queries.solutions.types import AGGREGATORS, OPERATORS, Condition, Query
+from hardem_jax.queries.solutions.values import bound_value
 
 TABLE = {
     "id": "1-1",
@@ -145,10 +146,20 @@ def test_answers_are_those_of_the_official_database(shared_dir, split, count):
     questions = list(read_answers(folder, split, skips=skips))
     assert len(questions) == count and skips.total == 0
     examples = read_wikisql(folder, split, skips=skips)
-    with OfficialEngine(folder / f"{split}.db") as engine:
+    with contextlib.closing(sqlite3.connect(folder / f"{split}.db")) as database:
         for question, example in zip(questions, examples, strict=True):
             assert question.id == example.id and question.table == example.table
-            assert example.query is not None
-            expected = engine.execute(example.table, example.query)
+            table, query = example.table, example.query
+            assert query is not None
+            selected = f"col{query.select}"
+            if query.aggregator:
+                selected = f"{AGGREGATORS[query.aggregator]}({selected})"
+            tests = ["1", *(f"col{c.column} {OPERATORS[c.operator]} ?" for c in query.conditions)]
+            bound = [bound_value(c.value, table.types[c.column]) for c in query.conditions]
+            name = f"table_{table.id.replace('-', '_')}"
+            found = database.execute(
+                f"SELECT {selected} FROM {name} WHERE {' AND '.join(tests)}", bound
+            )
+            expected = [cell for (cell,) in found]
             assert list(question.answer) == expected
             assert list(map(type, question.answer)) == list(map(type, expected))

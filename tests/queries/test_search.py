@@ -19,7 +19,7 @@ from hardem_jax.queries.search import (
     MAX_LINKS,
     QueryExecutor,
 )
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules
+from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
 from hardem_jax.tables.search import make_search_loss

@@ -12,8 +12,7 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.queries.builds import WikiSQL, WikiTableQuestions
 from hardem_jax.queries.solutions.engine import execute_sql
-from hardem_jax.queries.solutions.rules import SqlRules
-from hardem_jax.queries.solutions.types import Query
+from hardem_jax.queries.solutions.types import Query, SqlRules
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.table import Table
 from tests.show.html_pages import Page

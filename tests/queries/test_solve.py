@@ -6,20 +6,14 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.enumeration import (
-    Condition,
-    OfficialEngine,
-    Query,
-    SqlRules,
-    Table,
-    enumerate_sql,
-    execute_sql,
-    split_words,
-)
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
+from hardem_jax.queries.solutions.enumeration import enumerate_sql
+from hardem_jax.queries.solutions.types import Condition, Query, SqlRules
 from hardem_jax.queries.task import is_answer
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import Denotation
+from hardem_jax.tables.table import Table, split_words
 
 RULES = SqlRules(aggregates_on_text=True)
 ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))

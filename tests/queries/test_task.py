@@ -7,10 +7,11 @@ import pytest
 from hardem_jax.queries.config import QueryInference
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
-from hardem_jax.queries.solutions.enumeration import Condition, Query, SqlRules, Table
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.types import Condition, Query, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask, is_answer
 from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.table import Table
 from tests.task import given
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0), ("cy", 9.0)))

@@ -12,14 +12,14 @@ from hardem_jax.equations.show import equation_record
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.equations.solve import numeric_question
+from hardem_jax.programs.records import program_question
 from hardem_jax.programs.show import program_record
 from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.table import program_table
-from hardem_jax.programs.solve import program_question
+from hardem_jax.queries.records import query_question
 from hardem_jax.queries.show import query_record
-from hardem_jax.queries.solutions.rules import SqlRules
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.solutions.types import SqlRules
 from hardem_jax.show.record import ROW_NUMBER
 from hardem_jax.span_sets.show import tagging_record
 from hardem_jax.spans.show import window_record

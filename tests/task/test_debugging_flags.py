@@ -12,7 +12,8 @@ from jax.experimental import checkify
 
 from hardem_jax.objectives import EM, AnyObjective, HardEM
 from hardem_jax.posteriors import Annealed, Sampled, TopK
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH
+from hardem_jax.programs.reward_features import program_features
+from hardem_jax.queries.solutions.types import ROW_WIDTH
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.task import make_span_loss

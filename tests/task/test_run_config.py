@@ -10,7 +10,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.equations.config import NAQANetModelConfig, TaggerConfig
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.rules import SqlRules
+from hardem_jax.queries.solutions.types import SqlRules
 from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.task.run_config import RunConfig
 

@@ -3,7 +3,11 @@
 Two engines give the same results. `OfficialEngine` passes the query to SQLite, as WikiSQL's
 official engine does (Zhong et al., 2017); `execute_sql` computes it without SQLite, from sorted
 columns with row masks. `hardem_jax.queries.solutions.values` lists the rules for values; the rest
-is SQLite's.
+is SQLite's: NULL < numbers < text, and text is compared by code points, which is the order of its
+UTF-8 bytes.
+
+A row mask is a Python integer whose bit r represents row r. The rows below a value are a prefix of
+the sorted column, so binary search gives the masks of =, > and <.
 
 SQL statements that are executed refer to columns by index; they never contain headers, cells or
 values. `statement` writes a query for people, with the table's own names.
@@ -11,32 +15,174 @@ values. `statement` writes a query for people, with the table's own names.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-import os
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.columns import typed_table
 from hardem_jax.queries.solutions.types import AGGREGATORS, OPERATORS, Condition, Query
 from hardem_jax.queries.solutions.values import (
     SQLITE_ERRORS,
     ExecutionError,
-    bound_values,
+    bound_value,
     check_query,
     in_lower_case,
+    number_as_text,
+    sql_type,
     sql_types,
+    stored_cells,
+    sum_like_sqlite,
+    text_addend,
 )
-from hardem_jax.tables.table import Cell, IdentityCache, Table, column_names, mask_rows
+from hardem_jax.tables.table import (
+    Cell,
+    IdentityCache,
+    Table,
+    column_names,
+    mask_rows,
+    masks_to_matrix,
+)
+
+
+class Column:
+    """A column as the official engine reads it, of type "text" or "real".
+
+    Attributes:
+        cells: as SQLite stores them.
+        rows_by_value: for each value except NULL, the mask of the rows that hold it.
+        not_null, nulls: masks of the rows with a value and without one.
+    """
+
+    def __init__(self, values: Sequence[Cell], column_type: str):
+        self.type, self.sql_type = column_type, sql_type(values, column_type)
+        self.cells = stored_cells(values, self.sql_type)
+        self.rows_by_value: dict[Cell, int] = {}
+        for row, cell in enumerate(self.cells):
+            if cell is not None:
+                self.rows_by_value[cell] = self.rows_by_value.get(cell, 0) | 1 << row
+        self._numbers = sorted(v for v in self.rows_by_value if not isinstance(v, str))  # type: ignore
+        self._texts = sorted(v for v in self.rows_by_value if isinstance(v, str))
+        # Entry i is the mask of the rows with the i lowest values.
+        self._below = [0]
+        for value in (*self._numbers, *self._texts):
+            self._below.append(self._below[-1] | self.rows_by_value[value])
+        self.not_null = self._below[-1]
+        self.nulls = ((1 << len(self.cells)) - 1) & ~self.not_null
+
+    def bind(self, value: str | float | int) -> Cell:
+        """What the cells are compared with, given the value of a condition; see `bound_value`."""
+        value = bound_value(value, self.sql_type)
+        if self.type == "real" or isinstance(value, str):
+            return value
+        return number_as_text(value)
+
+    def compare(self, bound: Cell) -> tuple[int, int, int]:
+        """Masks of the rows equal to, above and below a value returned by `bind`."""
+        if bound is None or bound != bound:
+            return 0, 0, 0
+        if isinstance(bound, str):
+            start = len(self._numbers) + bisect_left(self._texts, bound)
+        else:
+            start = bisect_left(self._numbers, bound)
+        below, equal = self._below[start], self.rows_by_value.get(bound, 0)
+        return equal, self.not_null & ~(below | equal), below
+
+    def result(self, aggregator: int, mask: int) -> list[Cell] | None:
+        """What a query with these rows returns; None if it cannot be executed."""
+        try:
+            return [self.aggregate(aggregator, mask)] if aggregator else self.select(mask)
+        except ExecutionError:
+            return None
+
+    def select(self, mask: int) -> list[Cell]:
+        return [self.cells[row] for row in mask_rows(mask)]
+
+    def aggregate(self, aggregator: int, mask: int) -> Cell:
+        """The aggregate over the rows of a mask; if all are NULL, NULL or a count of 0.
+
+        Raises:
+            ExecutionError: a sum of integers exceeds 64 bits.
+        """
+        mask &= self.not_null
+        if aggregator == 3:
+            return mask.bit_count()
+        if not mask:
+            return None
+        if aggregator in (1, 2):
+            order = [*self._numbers, *self._texts]
+            values = reversed(order) if aggregator == 1 else order
+            return next(value for value in values if self.rows_by_value[value] & mask)
+        # The mask excludes NULL, the only None among the addends.
+        addends: Any = [self.addends[row] for row in mask_rows(mask)]
+        total = sum_like_sqlite(addends, average=aggregator == 5)
+        return None if total != total else total
+
+    @functools.cached_property
+    def addends(self) -> list[int | float | None]:
+        """What each cell adds to a sum; None for cells left out of sums."""
+        return [text_addend(c) if isinstance(c, str) else c for c in self.cells]  # type: ignore
+
+
+class TypedTable:
+    """The columns of a table, indexed by value.
+
+    Attributes:
+        columns: from left to right.
+        every_row: mask of all ``num_rows``.
+        holders: for each bound value, the text columns in which a span of the question may equal
+            it, with the mask of rows.
+        longest: length of the longest text in ``holders``, in characters.
+    """
+
+    def __init__(self, table: Table):
+        cells = zip(*table.rows, strict=True) if table.rows else [()] * len(table.types)
+        self.columns = []
+        for column, values, type_ in zip(table.header, cells, table.types, strict=True):
+            try:
+                self.columns.append(Column(values, type_))
+            except InputError as error:
+                raise InputError(f"table {table.id}, column {column!r}: {error}") from error
+        self.num_rows = len(table.rows)
+        self.every_row = (1 << self.num_rows) - 1
+        self.holders: dict[Cell, list[tuple[int, int]]] = {}
+        for index, column in enumerate(self.columns):
+            if column.type == "text":
+                for value, mask in column.rows_by_value.items():
+                    self.holders.setdefault(value, []).append((index, mask))
+        self.longest = max((len(text) for text in self.holders if isinstance(text, str)), default=0)
+
+    @functools.cached_property
+    def sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """``[R, 2 S]`` float64, each cell's addend, and 1 if it is not NULL; and ``[S]`` float64,
+        a bound on the difference between two float64 sums of the same cells."""
+        addends = np.array([[addend or 0.0 for addend in c.addends] for c in self.columns])
+        not_null = masks_to_matrix([c.not_null for c in self.columns], self.num_rows)
+        with np.errstate(over="ignore"):
+            sizes = np.abs(addends).sum(axis=1)
+            rounding = 4 * (self.num_rows + 2) * np.finfo(np.float64).eps * sizes
+        return np.concatenate([addends, not_null]).T, rounding
+
+
+_typed = IdentityCache(TypedTable)
+
+
+def typed_table(table: Table) -> TypedTable:
+    """The `TypedTable` of a table, cached for the most recently used tables."""
+    if not isinstance(table, Table):
+        raise TypeError(f"table: expected a Table, found {type(table).__name__}")
+    return _typed(table)
 
 
 class OfficialEngine:
     """WikiSQL's official engine on SQLite.
 
-    Args:
-        database: an official ``.db`` file, opened read-only. None for tables in memory: each is
-            stored when it is first queried, with its texts in lower case.
+    Tables are in memory: each is stored when it is first queried, with its texts in lower case.
 
     Example:
         >>> from hardem_jax.queries.solutions.types import Condition
@@ -46,21 +192,10 @@ class OfficialEngine:
         ['bo']
     """
 
-    def __init__(self, database: str | Path | None = None):
-        if database is None:
-            self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        else:
-            path = Path(database)
-            if not os.path.isfile(path):
-                raise InputError(f"{path}: expected a SQLite file, found none")
-            uri = f"{path.resolve().as_uri()}?mode=ro"
-            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-        self._database = database
-        self._stored = 0
-        self._names = IdentityCache(
-            self._store if database is None else self._find,
-            drop=self._drop if database is None else lambda name: None,
-        )
+    def __init__(self):
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        self._stored = itertools.count()
+        self._names = IdentityCache(self._store, drop=self._drop)
 
     def __enter__(self) -> OfficialEngine:
         return self
@@ -75,7 +210,7 @@ class OfficialEngine:
         """The result of a query.
 
         Args:
-            table: the table to query; with an official file, only its id and types are used.
+            table: the table to query.
             query: any number of conditions, in any order.
 
         Returns:
@@ -84,11 +219,11 @@ class OfficialEngine:
 
         Raises:
             ExecutionError: the query cannot be executed.
-            InputError: the table is not in the file, or has a cell that SQLite cannot hold.
+            InputError: the table has a cell that SQLite cannot hold.
         """
         check_query(table, query)
         name, types = self._names(table)
-        bound = {f"c{c}": value for c, value in bound_values(types, query).items()}
+        bound = {f"c{c.column}": bound_value(c.value, types[c.column]) for c in query.conditions}
         selected = f"col{query.select}"
         if query.aggregator:
             selected = f"{AGGREGATORS[query.aggregator]}({selected})"
@@ -102,8 +237,7 @@ class OfficialEngine:
 
     def _store(self, table: Table) -> tuple[str, tuple[str, ...]]:
         types = sql_types(table)
-        name = f"stored{self._stored}"
-        self._stored += 1
+        name = f"stored{next(self._stored)}"
         columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(types))
         placeholders = ", ".join("?" * len(types))
         try:
@@ -116,27 +250,6 @@ class OfficialEngine:
 
     def _drop(self, stored: tuple[str, tuple[str, ...]]) -> None:
         self._connection.execute(f"DROP TABLE {stored[0]}")
-
-    def _find(self, table: Table) -> tuple[str, tuple[str, ...]]:
-        """Returns the quoted name of the table in an official file, and its types."""
-        name = table.id
-        if not name.startswith("table"):
-            name = f"table_{name.replace('-', '_')}"
-        quoted = '"' + name.replace('"', '""') + '"'
-        try:
-            rows = self._connection.execute(
-                "SELECT lower(type) FROM pragma_table_info(?) ORDER BY cid", (name,)
-            ).fetchall()
-        except SQLITE_ERRORS as error:
-            raise InputError(f"{self._database}: {error}") from error
-        if not rows:
-            raise InputError(f"{self._database}: expected a table {name!r}, found none")
-        types = tuple(kind for (kind,) in rows)
-        if types != table.types:
-            raise InputError(
-                f"{self._database}, table {table.id}: expected columns {table.types}, found {types}"
-            )
-        return quoted, types
 
 
 def execute_sql(table: Table, query: Query, *, as_written: bool = False) -> list[Cell]:
@@ -226,7 +339,8 @@ def statement(table: Table, query: Query) -> str:
     """
     check_query(table, query)
     names = [_quoted(name) for name in column_names(table.header)]
-    bound = bound_values(sql_types(table), query)
+    types = sql_types(table)
+    bound = {c.column: bound_value(c.value, types[c.column]) for c in query.conditions}
     shown = {c.column: c.value for c in query.conditions}
     tests = []
     for condition in query.conditions:

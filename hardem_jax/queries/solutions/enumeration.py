@@ -16,46 +16,24 @@ is one query.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hardem_jax.errors import check_many, check_text
-from hardem_jax.queries.solutions.columns import TypedTable, typed_table
-from hardem_jax.queries.solutions.combine import Combinations
-from hardem_jax.queries.solutions.conditions import SpanCondition, find_conditions
-from hardem_jax.queries.solutions.engine import ExecutionError, OfficialEngine, execute_sql
-from hardem_jax.queries.solutions.results import allowed, results_equal, results_matching
-from hardem_jax.queries.solutions.rules import SqlRules
-from hardem_jax.queries.solutions.types import (
-    AGGREGATORS,
-    MAX_CONDITIONS,
-    OPERATORS,
-    ROW_WIDTH,
-    Condition,
-    Query,
-)
+from hardem_jax.queries.solutions.conditions import Combinations, find_conditions
+from hardem_jax.queries.solutions.engine import TypedTable, typed_table
+from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH, SqlRules
 from hardem_jax.queries.solutions.values import in_lower_case
-from hardem_jax.tables.table import Cell, Table, plain_cell, split_words
+from hardem_jax.tables.table import Cell, Table, masks_to_matrix, plain_cell, split_words
 
-__all__ = [
-    "AGGREGATORS",
-    "MAX_CONDITIONS",
-    "OPERATORS",
-    "ROW_WIDTH",
-    "AnswerTest",
-    "Cell",
-    "Condition",
-    "ExecutionError",
-    "OfficialEngine",
-    "Query",
-    "Solutions",
-    "SqlRules",
-    "Table",
-    "enumerate_sql",
-    "execute_sql",
-    "split_words",
-]
+NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
+#: Aggregators that return the cell itself if there is only one.
+CELL_AGGREGATORS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
+
+# Limits a temporary array to 8 MiB of float64.
+_MAX_ELEMENTS = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +89,7 @@ def enumerate_sql(
         TypeError: an argument has the wrong type, such as a string instead of a list of cells.
 
     Example:
+        >>> from hardem_jax.queries.solutions.types import Query
         >>> rows = (("ann", 7.0), ("bo", 9.0), ("cy", 9.0))
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), rows)
         >>> question = "Who has 7?"
@@ -129,22 +108,23 @@ def enumerate_sql(
     combinations = Combinations(conditions, typed, rules)
     masks = list(dict.fromkeys(mask for level in combinations.levels for mask in level))
     valid = _valid(typed, masks, answer, rules, match)
-    total = valid.sum(1)
-    names = {masks[m]: m for m in np.flatnonzero(total).tolist()}
-    sizes = [
-        sum(weight * int(total[names[mask]]) for mask, weight in level.items() if mask in names)
-        for level in combinations.levels
-    ]
+    of_mask = dict(zip(masks, valid, strict=True))
+    total = {mask: int(heads.sum()) for mask, heads in of_mask.items()}
+    size = sum(n * total[mask] for level in combinations.levels for mask, n in level.items())
+    table_of = np.array([condition[:4] for condition in conditions], np.int16).reshape(-1, 4)
     blocks, left = [np.empty((0, ROW_WIDTH), np.int16)], rules.cap
-    for number, size in enumerate(sizes):
-        if size and (left is None or left > 0):
-            if left is None or size <= left:
-                parts = _all_queries(number, combinations, names, valid)
-            else:
-                parts = _first_queries(number, combinations, names, valid, left)
-            blocks += [_rows(number, *part, conditions, combinations.base) for part in parts]
-            left = None if left is None else left - size
-    return Solutions(np.concatenate(blocks), sum(sizes), combinations.max_conditions)
+    for number, level in enumerate(combinations.levels):
+        for head in np.flatnonzero(np.any([of_mask[mask] for mask in level], axis=0)).tolist():
+            wanted = {mask for mask in level if of_mask[mask][head]}
+            codes = np.array(combinations.write_out(number, wanted, left)[:left], np.int64)
+            rows = np.full((len(codes), ROW_WIDTH), -1, np.int16)
+            rows[:, :3] = *divmod(head, len(AGGREGATORS)), number
+            for i in range(number):
+                indices = codes // combinations.base ** (number - 1 - i) % combinations.base
+                rows[:, 3 + 4 * i : 7 + 4 * i] = table_of[indices]
+            blocks.append(rows)
+            left = None if left is None else left - len(codes)
+    return Solutions(np.concatenate(blocks), size, combinations.max_conditions)
 
 
 class AnswerTest:
@@ -240,51 +220,96 @@ def _valid(
     rules: SqlRules,
     match: Callable[[list[Cell]], bool] | None,
 ) -> np.ndarray:
-    """``[M, 6 S]`` bool: which results are correct, by selected column and aggregator."""
+    """``[M, 6 S]`` bool: which results are allowed and correct, by selected column and aggregator.
+
+    No set of rows is empty.
+    """
     if not masks or not table.columns:
         return np.zeros((len(masks), 0), bool)
+    heads = allowed(table, masks, rules)
     if match is not None:
-        valid = results_matching(table, masks, match)
+        heads &= _matching(table, masks, match)
     else:
-        valid = results_equal(table, masks, answer)
-    return (valid & allowed(table, masks, rules)).reshape(len(masks), -1)
+        heads &= _equal(table, masks, list(answer))
+        if len(answer) == 1 and not isinstance(answer[0], str):
+            _decide_sums(table, masks, answer[0], heads)
+    return heads.reshape(len(masks), -1)
 
 
-def _all_queries(
-    number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Selections and codes of all queries with ``number`` conditions."""
-    codes, rows = combinations.write_out(number, names)
-    used = np.flatnonzero(valid.any(0))
-    selected, index = np.nonzero(valid[:, used][rows].T)
-    yield used[selected], np.array(codes, np.int64)[index]
+def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndarray:
+    """``[M, S, 6]`` bool: which heads the rules allow, by set of rows, column and aggregator."""
+    heads = np.ones((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    if not rules.aggregates_on_text:
+        texts = np.array([column.type == "text" for column in table.columns], bool)
+        heads &= ~(texts[:, None] & CELL_AGGREGATORS)
+    if not rules.aggregates_of_one_row:
+        single = np.array([mask.bit_count() == 1 for mask in masks], bool)
+        heads &= ~(single[:, None, None] & CELL_AGGREGATORS)
+    return heads
 
 
-def _first_queries(
-    number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray, limit: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The first ``limit`` of them, without writing out the others."""
-    for selected in np.flatnonzero(valid.any(0)).tolist():
-        wanted = {mask: m for mask, m in names.items() if valid[m, selected]}
-        codes, _ = combinations.write_out(number, wanted, limit)
-        yield np.full(len(codes), selected), np.array(codes, np.int64)
-        limit -= len(codes)
-        if not limit:
-            return
-
-
-def _rows(
-    number: int,
-    selected: np.ndarray,
-    codes: np.ndarray,
-    conditions: Sequence[SpanCondition],
-    base: int,
+def _matching(
+    table: TypedTable, masks: Sequence[int], match: Callable[[list[Cell]], bool]
 ) -> np.ndarray:
-    rows = np.full((len(codes), ROW_WIDTH), -1, np.int16)
-    rows[:, 0], rows[:, 1] = np.divmod(selected, len(AGGREGATORS))
-    rows[:, 2] = number
-    table = np.array([condition[:4] for condition in conditions], np.int16)
-    for i in range(number):
-        indices = codes // base ** (number - 1 - i) % base
-        rows[:, 3 + 4 * i : 7 + 4 * i] = table[indices]
-    return rows
+    """``[M, S, 6]`` bool: whether results match; ``match`` is asked once about each."""
+    known: dict[tuple[tuple[type, Cell], ...], bool] = {}
+    valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    for place in itertools.product(*map(range, valid.shape)):
+        m, s, aggregator = place
+        if (result := table.columns[s].result(aggregator, masks[m])) is not None:
+            # With types: 1 and 1.0 are equal, but `match` may compare them as text.
+            key = tuple((type(cell), cell) for cell in result)
+            if key not in known:
+                known[key] = bool(match(result))
+            valid[place] = known[key]
+    return valid
+
+
+def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.ndarray:
+    """``[M, S, 6]`` bool: whether results equal the answer; of sums, whether they could."""
+    valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    [cell] = answer if len(answer) == 1 else [None]
+    for s, column in enumerate(table.columns):
+        held = 0
+        for value in set(answer):
+            held |= column.nulls if value is None else column.rows_by_value.get(value, 0)
+        _, above, below = column.compare(cell) if held else (0, 0, 0)
+        for m, mask in enumerate(masks):
+            if mask.bit_count() == len(answer) and not mask & ~held:
+                valid[m, s, NONE] = column.select(mask) == answer
+            if len(answer) != 1:
+                continue
+            some = mask & column.not_null
+            valid[m, s, COUNT] = some.bit_count() == cell
+            valid[m, s, SUM:] = not isinstance(cell, str)
+            if cell is None:
+                valid[m, s, [MAX, MIN]] = not some
+            elif mask & held:
+                valid[m, s, [MAX, MIN]] = not mask & above, not mask & below
+    return valid
+
+
+def _decide_sums(table: TypedTable, masks: Sequence[int], cell: Cell, heads: np.ndarray) -> None:
+    """Leaves those of the sums and averages that are the answer.
+
+    Float64 sums rule out most; SQLite's own summation decides.
+    """
+    try:
+        target = float(cell)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):  # NULL, or too large
+        target = np.nan
+    sums, rounding = table.sums
+    step = max(1, _MAX_ELEMENTS // max(1, *sums.shape))
+    for start in range(0, len(masks), step):
+        with np.errstate(all="ignore"):  # infinite cells, sets of rows that are all NULL
+            bits = masks_to_matrix(masks[start : start + step], table.num_rows)
+            addends, counts = np.split(bits @ sums, 2, axis=1)
+            for aggregator, values in ((SUM, addends), (AVG, addends / counts)):
+                if cell is None:
+                    far = (counts > 0) & np.isfinite(values)
+                else:
+                    far = (counts == 0) | (np.abs(values - target) > rounding)
+                heads[start : start + step, :, aggregator] &= ~far
+    for m, s, place in np.argwhere(heads[..., SUM:]).tolist():
+        result = table.columns[s].result(SUM + place, masks[m])
+        heads[m, s, SUM + place] = result == [cell]

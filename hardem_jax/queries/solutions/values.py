@@ -11,6 +11,11 @@ The official engine (Zhong et al., 2017) binds the value of a condition by these
   bits, which is SQLite's "numeric". `read_wikisql` makes no such column, as in the official files.
 - Values are bound by column: two conditions on one column both get the last one's value.
 
+Sums and averages are SQLite's to the last bit. It adds from the first row to the last. Releases
+before 3.43 add float64 naively; later ones compensate for rounding (Kahan, Babuska, Neumaier), so
+that last bits may differ, for example in 0.1 + 0.2 + 0.3. `sum_like_sqlite` follows the SQLite of
+this Python. Sums of integers are the same in all releases.
+
 SQLite's own conversions between text and numbers are used: they need not give the nearest float64,
 and they differ between releases and processors.
 """
@@ -21,6 +26,8 @@ import atexit
 import contextlib
 import decimal
 import functools
+import math
+import operator
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -35,6 +42,10 @@ _PLAIN_INTEGER = re.compile(r"-?[0-9]{1,15}")
 _STARTS_LIKE_A_NUMBER = re.compile(r"[\s+\-.0-9]")
 # Raised for values that SQLite cannot hold: integers beyond 64 bits, lone surrogates.
 SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+COMPENSATED_SUMS = sqlite3.sqlite_version_info >= (3, 43)
+_INT64 = 2**63
+# Integers up to here have exact float64 arithmetic; SQLite splits larger ones.
+_EXACT = 2**52
 
 
 class ExecutionError(Exception):
@@ -43,16 +54,13 @@ class ExecutionError(Exception):
 
 def check_query(table: Table, query: Query) -> None:
     """Raises `ExecutionError` unless the query's columns, aggregator and operators exist."""
-    for column in (query.select, *(c.column for c in query.conditions)):
-        if not 0 <= column < len(table.types):
-            raise ExecutionError(
-                f"table {table.id}: no column {column}, the table has {len(table.types)}"
-            )
-    if not 0 <= query.aggregator < len(AGGREGATORS):
-        raise ExecutionError(f"table {table.id}: no aggregator {query.aggregator}")
-    for condition in query.conditions:
-        if not 0 <= condition.operator < len(OPERATORS):
-            raise ExecutionError(f"table {table.id}: no operator {condition.operator}")
+    columns = [query.select, *(c.column for c in query.conditions)]
+    named = [("column", column, len(table.types)) for column in columns]
+    named.append(("aggregator", query.aggregator, len(AGGREGATORS)))
+    named += [("operator", c.operator, len(OPERATORS)) for c in query.conditions]
+    for name, index, count in named:
+        if not 0 <= index < count:
+            raise ExecutionError(f"table {table.id}: no {name} {index}, there are {count}")
 
 
 def sql_type(values: Iterable[Cell], column_type: str) -> str:
@@ -70,11 +78,6 @@ def sql_types(table: Table) -> tuple[str, ...]:
     return tuple(map(sql_type, columns, table.types))
 
 
-def bound_values(types: Sequence[str], query: Query) -> dict[int, Cell]:
-    """What the official engine compares columns of these types with; the last value wins."""
-    return {c.column: bound_value(c.value, types[c.column]) for c in query.conditions}
-
-
 def bound_value(value: str | float | int, column_type: str) -> str | float | int:
     """Converts a condition's value as the official engine does; for types see `sql_type`.
 
@@ -83,13 +86,11 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
             hold the value.
     """
     value = plain_cell(value, "condition")  # type: ignore[assignment]
+    if not _can_be_stored(value):
+        raise ExecutionError(f"expected Unicode text or a 64-bit integer, found {value!r:.40}")
     if not isinstance(value, str):
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ExecutionError(f"expected a 64-bit integer, found {value}")
         return value
     value = value.lower()
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise ExecutionError(f"expected Unicode text, found {value!r}")
     if column_type == "text":
         return value
     return exact_number(value) if column_type == "numeric" else official_number(value)
@@ -97,41 +98,34 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
 
 def official_number(text: str) -> float:
     """The number in a text that is compared with a real column, by the rules above."""
-    number = decimal_number(text)
-    if number is None:
-        if (first := _FIRST_NUMBER.search(text)) is None:
-            raise ExecutionError(f"expected a number for a real column, found {text!r}")
-        number = float(first.group())
-    return number
+    return _official_number(text)[0]
 
 
 def exact_number(text: str) -> float | int:
     """As `official_number`, but an integer where float64 would round a whole number of 64 bits."""
-    number = official_number(text)
+    number, exact = _official_number(text)
     if not MAX_WHOLE <= abs(number) <= 2**63:
         return number
-    try:
-        exact = decimal.Decimal(text.replace(",", ""))
-    except decimal.InvalidOperation:
-        first = _FIRST_NUMBER.search(text)
-        assert first is not None
-        exact = decimal.Decimal(first.group())
     whole = int(exact)
     return whole if whole == exact and abs(whole) < 2**63 else number
 
 
-def decimal_number(text: str) -> float | None:
-    """A text that is a number as a whole; None if it is not.
+def _official_number(text: str) -> tuple[float, decimal.Decimal]:
+    """A number in a text as float64 and exactly: the whole text if it is one, else the first.
 
     Follows babel's `parse_decimal` for American English: commas are removed, and the rest is read
     as a Python decimal, so "1e3", "1_000" and "inf" are numbers, too.
     """
     try:
-        return float(decimal.Decimal(text.replace(",", "")))
+        exact = decimal.Decimal(text.replace(",", ""))
+        return float(exact), exact
     except decimal.InvalidOperation:
-        return None
-    except ValueError as error:  # a signalling NaN
-        raise ExecutionError(f"expected a number for a real column, found {text!r}") from error
+        first = _FIRST_NUMBER.search(text)
+    except ValueError:  # a signalling NaN
+        first = None
+    if first is None:
+        raise ExecutionError(f"expected a number for a real column, found {text!r}")
+    return float(first.group()), decimal.Decimal(first.group())
 
 
 def in_lower_case(cells: Iterable[Cell]) -> tuple[Cell, ...]:
@@ -206,3 +200,61 @@ def _ask(statement: str, value: Cell):
         return _connection().execute(statement, (value,)).fetchone()[0]
     except SQLITE_ERRORS as error:
         raise ExecutionError(f"SQLite cannot store {value!r} ({error})") from error
+
+
+def sum_like_sqlite(
+    addends: Sequence[int | float], average: bool = False, compensated: bool = COMPENSATED_SUMS
+) -> int | float:
+    """SQLite's sum or average of integers and float64, in the order given; NaN is NULL there.
+
+    Raises:
+        ExecutionError: a sum of integers exceeds 64 bits. Since SQLite 3.43, any float among the
+            addends prevents this error; before, the float must come before the overflow.
+    """
+    leading, integer, overflow = _leading_integers(addends)
+    if overflow and compensated:  # a float anywhere turns the sum into a float
+        overflow = all(isinstance(addend, int) for addend in addends)
+    if overflow and not average:
+        raise ExecutionError("expected a 64-bit sum, found a larger one")
+    if leading == len(addends) and not average:
+        return integer
+    if compensated:
+        total = _compensated(integer, addends[leading:])
+    else:  # `sum` would compensate, since Python 3.12
+        total = functools.reduce(operator.add, addends, 0.0)
+    return total / len(addends) if average else total
+
+
+def _leading_integers(addends: Sequence[int | float]) -> tuple[int, int, bool]:
+    """The number of leading integers, their sum, and whether the next one would overflow it."""
+    integer = 0
+    for count, addend in enumerate(addends):
+        if not isinstance(addend, int):
+            return count, integer, False
+        if not -_INT64 <= integer + addend < _INT64:
+            return count, integer, True
+        integer += addend
+    return len(addends), integer, False
+
+
+def _compensated(integer: int, addends: Sequence[int | float]) -> float:
+    total, *low = _parts(integer)
+    error = sum(low)
+    for addend in addends:
+        for part in _parts(addend):
+            added = total + part
+            larger, smaller = (total, part) if abs(total) > abs(part) else (part, total)
+            error += (larger - added) + smaller
+            total = added
+    return total + error if math.isfinite(error) else total
+
+
+def _parts(addend: int | float) -> tuple[float, ...]:
+    """A float, or the two floats into which SQLite splits an integer too large for float64.
+
+    Avoids `math.fmod`, which would round the integer to float64 first.
+    """
+    if isinstance(addend, float) or -_EXACT < addend < _EXACT:
+        return (float(addend),)
+    low = addend % 2**14 if addend > 0 else -(-addend % 2**14)
+    return float(addend - low), float(low)

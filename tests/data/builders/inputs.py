@@ -15,12 +15,12 @@ from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.programs.builds import WikiTablePrograms
+from hardem_jax.programs.records import program_question
 from hardem_jax.programs.solutions.rules import ProgramRules
-from hardem_jax.programs.solve import program_question
 from hardem_jax.queries.builds import WikiSQL, WikiTableQuestions
 from hardem_jax.queries.readers import read_answers
-from hardem_jax.queries.solutions.enumeration import SqlRules
-from hardem_jax.queries.solve import query_question
+from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.types import SqlRules
 from hardem_jax.spans.builds import NarrativeQA, NQOpen, TriviaQA
 from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.spans.readers.narrativeqa import (

@@ -4,16 +4,9 @@ import dataclasses
 import itertools
 import re
 
-from hardem_jax.queries.solutions.enumeration import (
-    ROW_WIDTH,
-    Condition,
-    ExecutionError,
-    Query,
-    SqlRules,
-    Table,
-    split_words,
-)
-from hardem_jax.queries.solutions.values import bound_value
+from hardem_jax.queries.solutions.types import ROW_WIDTH, Condition, Query, SqlRules
+from hardem_jax.queries.solutions.values import ExecutionError, bound_value
+from hardem_jax.tables.table import Table, split_words
 
 WORDS = ("7", "2.5", "-7", "1,000", "ann", "Bo", "bo ann", "96-97", "8abx", "'", "20", "3.0", "é")
 CELLS = ("7", "2.5", "ann", "bo", "bo ann", "20", "1000", "8abx", "é", "'", None, "", "96 km")

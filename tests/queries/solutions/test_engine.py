@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.columns import plain_value, same_cells
+from hardem_jax.queries.records import plain_value, same_cells
 from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
-from hardem_jax.queries.solutions.sums import sum_like_sqlite
 from hardem_jax.queries.solutions.types import Condition, Query
 from hardem_jax.queries.solutions.values import (
     ExecutionError,
     bound_value,
     number_as_text,
     official_number,
+    sum_like_sqlite,
     text_addend,
 )
 from hardem_jax.tables.table import Table, split_words
@@ -134,7 +134,6 @@ def test_engines_agree_on_real_tables(shared_dir):
 @pytest.mark.slow
 def test_vectors_of_the_official_engine(shared_dir):
     splits = {split: real_tables(shared_dir, split) for split in ("train", "dev")}
-    files = {split: OfficialEngine(shared_dir / f"data/wikisql/{split}.db") for split in splits}
     memory, number = OfficialEngine(), 0
     with (shared_dir / "vectors/wikisql_execution.jsonl").open(encoding="utf-8") as lines:
         for record in map(json.loads, lines):
@@ -143,12 +142,11 @@ def test_vectors_of_the_official_engine(shared_dir):
             conditions = tuple(Condition(*condition) for condition in sql["conds"])
             query = Query(sql["sel"], sql["agg"], conditions)
             expected = tuple(map(repr, record["result"]))
-            for execute in (files[split].execute, memory.execute, execute_sql):
+            for execute in (memory.execute, execute_sql):
                 assert tuple(map(repr, execute(table, query))) == expected, record
             number += 1
     assert number == 6000
-    for engine in (memory, *files.values()):
-        engine.close()
+    memory.close()
 
 
 @pytest.mark.parametrize(
@@ -224,8 +222,8 @@ def test_two_conditions_on_a_column_share_the_last_value():
     [
         (Query(0, NONE, (Condition(0, EQUAL, "many"),)), "expected a number .* found 'many'"),
         (Query(0, NONE, (Condition(0, EQUAL, "snan"),)), "expected a number .* found 'snan'"),
-        (Query(0, NONE, (Condition(0, EQUAL, 2**63),)), "expected a 64-bit integer"),
-        (Query(1, NONE), "no column 1, the table has 1"),
+        (Query(0, NONE, (Condition(0, EQUAL, 2**63),)), "expected .*a 64-bit integer"),
+        (Query(1, NONE), "no column 1, there are 1"),
         (Query(-1, NONE), "no column -1"),
         (Query(0, 6), "no aggregator 6"),
         (Query(0, NONE, (Condition(0, 3, "7"),)), "no operator 3"),
@@ -291,33 +289,6 @@ def test_many_tables_are_not_kept():
         del tables
         gc.collect()
         assert sum(table() is not None for table in alive) == 256
-
-
-def test_official_file(tmp_path):
-    file = tmp_path / "a.db"
-    connection = sqlite3.connect(file)
-    connection.execute("CREATE TABLE table_1_1 (col0 text, col1 real)")
-    connection.execute("INSERT INTO table_1_1 VALUES ('ann', 7)")
-    connection.commit()
-    connection.close()
-    table = Table("1-1", ("a", "b"), ("text", "real"), ())
-    before = file.read_bytes()
-    with OfficialEngine(file) as engine:
-        assert engine.execute(table, Query(1, NONE)) == [7.0]
-        for wrong, message in (
-            (Table("1-2", ("a",), ("text",), ()), "expected a table 'table_1_2', found none"),
-            (Table('1" x', ("a",), ("text",), ()), "found none"),
-            (Table("1-1", ("a",), ("text",), ()), "expected columns .'text',., found"),
-        ):
-            with pytest.raises(InputError, match=message):
-                engine.execute(wrong, Query(0, NONE))
-    assert file.read_bytes() == before
-    with pytest.raises(InputError, match="none.db: expected a SQLite file, found none"):
-        OfficialEngine(tmp_path / "none.db")
-    (tmp_path / "no.db").write_text("no database at all, just some text")
-    with OfficialEngine(tmp_path / "no.db") as engine:
-        with pytest.raises(InputError, match="no.db: file is not a database"):
-            engine.execute(table, Query(0, NONE))
 
 
 def test_addends_are_those_of_sqlite():

@@ -8,20 +8,11 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.columns import typed_table
-from hardem_jax.queries.solutions.enumeration import (
-    ROW_WIDTH,
-    AnswerTest,
-    ExecutionError,
-    OfficialEngine,
-    Query,
-    SqlRules,
-    Table,
-    enumerate_sql,
-    execute_sql,
-    split_words,
-)
-from hardem_jax.queries.solutions.results import equal_sums
+from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
+from hardem_jax.queries.solutions.enumeration import AnswerTest, enumerate_sql
+from hardem_jax.queries.solutions.types import ROW_WIDTH, Query, SqlRules
+from hardem_jax.queries.solutions.values import ExecutionError
+from hardem_jax.tables.table import Table, split_words
 from tests.marks import slow
 from tests.queries.solutions.brute import brute_results, random_problem
 
@@ -237,19 +228,6 @@ def test_sums_are_compared_to_the_last_bit():
                     found = enumerate_sql(table, question, [float(answer)], rules).queries
                     expected = in_order(row for row, y in results.items() if y == [answer])
                     assert found.tolist() == [*map(list, expected)]
-
-
-def test_sums_of_fractions_are_left_to_sqlite():
-    # What arrays add up to depends on the processor; only whole numbers are sure.
-    rows = ((0.1, 1.0), (0.2, 2.0), (0.3, 3.0))
-    typed = typed_table(Table("1-1", ("a", "b"), ("real", "real"), rows))
-    numbers = np.array([[3.0, 3.0]])
-    for order in (0.6, 0.6000000000000001):
-        found = equal_sums(typed, np.array([[order, 6.0]]), numbers, 0.6)
-        assert found.certain.tolist() == [[False, False]]
-        assert found.uncertain.tolist() == [[True, False]]
-    found = equal_sums(typed, np.array([[0.6, 6.0]]), numbers, 6)
-    assert (found.certain.tolist(), found.uncertain.any()) == ([[False, True]], False)
 
 
 GOLFERS = (("Gary Player", "South Africa", 1), ("Tom Watson", "United States", 2))

@@ -8,10 +8,9 @@ import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.queries.readers import read_wikisql
-from hardem_jax.queries.solutions.columns import typed_table
-from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
-from hardem_jax.queries.solutions.enumeration import SqlRules, enumerate_sql
-from hardem_jax.queries.solutions.types import Query
+from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql, typed_table
+from hardem_jax.queries.solutions.enumeration import enumerate_sql
+from hardem_jax.queries.solutions.types import Query, SqlRules
 from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import split_words
 
