@@ -16,7 +16,7 @@ from hardem_jax.programs.model import HELD
 from hardem_jax.programs.records import links_of
 from hardem_jax.programs.reward_features import PROGRAM_FEATURES, program_features
 from hardem_jax.programs.sampling import Support
-from hardem_jax.programs.solutions.membership import AnswerTest
+from hardem_jax.programs.solutions.enumeration import AnswerTest
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask

@@ -26,8 +26,7 @@ from hardem_jax.programs.model import KINDS, ProgramParser
 from hardem_jax.programs.most_likely import ProgramScores
 from hardem_jax.programs.records import RECORDS, links_of
 from hardem_jax.programs.solutions.execute import execute
-from hardem_jax.programs.solutions.membership import AllowedPrograms
-from hardem_jax.programs.solutions.rules import ProgramRules
+from hardem_jax.programs.solutions.rules import AllowedPrograms, ProgramRules
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Program
 from hardem_jax.tables.base import (

@@ -4,34 +4,39 @@ Programs are not executed one by one. Pairs of links with the same rows have the
 each distinct set of rows is looked at once; and a set of rows can only have the answer as values of
 a field if it holds a row for each item of the answer, which a bit mask tells.
 
-Z is sorted by the integers of its rows (`types`), so simple shapes come first.
+Z is sorted by the integers of its rows (`types`), so simple shapes come first. `AnswerTest` tells
+whether single programs are in Z, without enumerating it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hardem_jax.errors import check_text
-from hardem_jax.programs.solutions.execute import arrive, modify_rows, reach
+from hardem_jax.programs.solutions.execute import arrive, connect, execute, modify_rows, reach
 from hardem_jax.programs.solutions.judge import Judge, Target
 from hardem_jax.programs.solutions.links import find_links
-from hardem_jax.programs.solutions.rules import ProgramRules, may_modify
-from hardem_jax.programs.solutions.sets import (
+from hardem_jax.programs.solutions.rules import (
+    AllowedPrograms,
     Pairs,
-    SetsOfRows,
-    by_pair_of_sets,
-    joined,
+    ProgramRules,
     links_and_pairs,
+    may_modify,
+    may_pair,
 )
 from hardem_jax.programs.solutions.table import FieldValues, ProgramTable, program_table
 from hardem_jax.programs.solutions.types import LOCAL, MOVES, ROW_WIDTH, SHAPES, Links, Shape
 from hardem_jax.tables.table import Table, split_words
 
-__all__ = ["ProgramRules", "Solutions", "Target", "enumerate_programs"]
+SetsOfRows = dict[int, Pairs]
+"""For each set of rows, the pairs of links that select it; -1 where there is no link."""
+#: Programs whose results are kept, for those that come again.
+_PROGRAMS_IN_MEMORY = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,3 +232,67 @@ class _Search:
             if shape.is_symmetric:
                 pairs = [pair for pair in pairs if pair[0] < pair[1]]
             yield from self._group(shape, select, -1, pairs)
+
+
+def joined(links: Links, ordinary: int, pairs: Pairs, rules: ProgramRules) -> dict[str, SetsOfRows]:
+    """The sets of rows of each connective that joins links into one set.
+
+    ``ordinary`` are all rows but totals, ``pairs`` those of `links_and_pairs`. Unless the rules
+    allow redundancy, both links of a pair count.
+    """
+    sets: dict[str, SetsOfRows] = {name: {} for name in ("all", "one", "and", "or", "and not")}
+    if ordinary:
+        sets["all"][ordinary] = [(-1, -1)]
+    if rules.max_links:
+        for index, mask in enumerate(links.masks):
+            sets["one"].setdefault(mask, []).append((index, -1))
+    fields = links.array[:, 0].tolist()
+    for i, j in pairs:
+        for connective, first, second in _ways(i, j, fields[i] == fields[j], rules):
+            a, b = links.masks[first], links.masks[second]
+            rows = connect(connective, a, b)
+            if rows and (rules.redundant or rows not in (a, b)):
+                if may_pair(connective, links, first, second):
+                    sets[connective].setdefault(rows, []).append((first, second))
+    return sets
+
+
+def _ways(i: int, j: int, same_field: bool, rules: ProgramRules) -> list[tuple[str, int, int]]:
+    ways = [("and", i, j)]
+    if same_field and rules.alternatives:
+        ways.append(("or", i, j))
+    if rules.negation:
+        ways += [("and not", i, j), ("and not", j, i)]
+    return ways
+
+
+def by_pair_of_sets(links: Links, pairs: Pairs) -> dict[tuple[int, int], Pairs]:
+    """The ordered pairs of links, in both orders, by the two sets of rows they select."""
+    found: dict[tuple[int, int], Pairs] = {}
+    for i, j in pairs:
+        a, b = links.masks[i], links.masks[j]
+        found.setdefault((a, b), []).append((i, j))
+        found.setdefault((b, a), []).append((j, i))
+    return found
+
+
+class AnswerTest:
+    """Tells which of some programs, ``[N, ROW_WIDTH]`` int, are in Z: ``[N]`` bool.
+
+    A program is in Z if the rules allow it and its result is the answer. `ProgramRules.cap` only
+    limits enumeration and is ignored here. The links are from `find_links` by the same rules.
+    """
+
+    def __init__(self, table: Table, links: Links, target: Target, rules: ProgramRules):
+        self._table, self._links, self._target = table, links, target
+        self._allowed = AllowedPrograms(program_table(table), links, rules)
+        self._is_right = functools.lru_cache(_PROGRAMS_IN_MEMORY)(self._execute)
+
+    def __call__(self, programs: np.ndarray) -> np.ndarray:
+        return np.array([self._is_right(*row) for row in programs.tolist()], bool)
+
+    def _execute(self, *row: int) -> bool:
+        if row not in self._allowed:
+            return False
+        result = execute(self._table, row, self._links)
+        return result is not None and self._target.matches(result)

@@ -1,15 +1,18 @@
-"""What makes a program: its shapes, fields and pairs of links; `membership` puts them together."""
+"""What makes a program: its shapes, fields and pairs of links, and which programs are in Z_tot."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
 from hardem_jax.errors import require
+from hardem_jax.programs.solutions.execute import aggregate, connect, modify_rows
 from hardem_jax.programs.solutions.table import ProgramTable
 from hardem_jax.programs.solutions.types import (
+    LOCAL,
     NUMBER_PARTS,
     OPERATORS,
     PARTS,
@@ -221,3 +224,94 @@ def table_fields(table: ProgramTable, rules: ProgramRules) -> np.ndarray:
         if rules.allows_field(values.field, width)
     ]
     return np.array(found, np.int32).reshape(-1, 3)
+
+
+Pairs = list[tuple[int, int]]
+
+
+def links_and_pairs(links: Links, rules: ProgramRules) -> tuple[int, Pairs]:
+    """How many links a program of this question may have; if two, the pairs of links, ascending,
+    that share no word and do not both lack a span."""
+    if rules.max_links < 2:
+        return rules.max_links, []
+    first, last = links.array[:, 2], links.array[:, 3]
+    separate = np.maximum(first[:, None], first) > np.minimum(last[:, None], last)
+    pairs = np.argwhere(np.triu(separate, 1)).tolist()
+    return (2, [(i, j) for i, j in pairs]) if len(pairs) <= rules.max_pairs else (1, [])
+
+
+class AllowedPrograms:
+    """The programs that the rules allow; Z is those that execute to the answer."""
+
+    def __init__(self, table: ProgramTable, links: Links, rules: ProgramRules):
+        self._table, self._links, self._rules = table, links, rules
+
+    def __contains__(self, row: Sequence[int] | np.ndarray) -> bool:
+        """Whether a row of ``ROW_WIDTH`` integers is one of them, see `Program.from_row`.
+
+        Whether it has a result does not matter.
+        """
+        number, *rest = (int(entry) for entry in row)
+        if not 0 <= number < len(SHAPES):
+            return False
+        shape = SHAPES[number]
+        if not self._is_allowed(shape, *rest):
+            return False
+        return self._rules.redundant or not self._is_redundant(shape, *rest)
+
+    def _is_allowed(self, shape: Shape, select: int, modify: int, first: int, second: int) -> bool:
+        rules, width = self._rules, len(self._table.header)
+        if not rules.allows_shape(shape):
+            return False
+        for code, has, may in (
+            (select, shape.has_select, may_select),
+            (modify, shape.has_modify, may_modify),
+        ):
+            if not has:
+                if code != -1:
+                    return False
+            elif (
+                (values := self._table.fields.get(code)) is None
+                or not rules.allows_field(values.field, width)
+                or not may(shape, values.field, width)
+            ):
+                return False
+        if shape.result in ("gap", "total") and select >= modify:
+            return False
+        used, unused = (first, second)[: shape.num_links], (first, second)[shape.num_links :]
+        if any(not 0 <= link < len(self._links) for link in used) or any(n != -1 for n in unused):
+            return False
+        if shape.num_links < 2:
+            return True
+        if shape.is_symmetric and first >= second:
+            return False
+        return self._max_links > 1 and may_pair(shape.connective, self._links, first, second)
+
+    @functools.cached_property
+    def _max_links(self) -> int:
+        return links_and_pairs(self._links, self._rules)[0]
+
+    def _is_redundant(
+        self, shape: Shape, select: int, modify: int, first: int, second: int
+    ) -> bool:
+        """Whether a simpler program says the same, see `ProgramRules`."""
+        f, g = self._table.fields.get(select), self._table.fields.get(modify)
+        every, masks = self._table.ordinary, self._links.masks
+        a = masks[first] if shape.num_links > 0 else every
+        b = masks[second] if shape.num_links > 1 else every
+        if shape.connective == "versus":
+            return a == b
+        if shape.connective == "to":
+            reached = modify_rows(shape.modifier, g, a, b)
+            return reached == modify_rows(shape.modifier, g, a, every)
+        rows = connect(shape.connective, a, b)
+        if shape.num_links == 2 and rows in (a, b):
+            return True
+        if shape.modifier in LOCAL and shape.modifier != "none":
+            return modify_rows(shape.modifier, g, rows, rows) == rows
+        if shape.result in ("sum", "average"):
+            assert f is not None
+            return (rows & f.valued).bit_count() < 2
+        if shape.result == "count distinct":
+            return aggregate("count distinct", f, rows) == [rows.bit_count()]
+        return False

@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.programs.solutions.enumeration import ProgramRules, enumerate_programs
+from hardem_jax.programs.solutions.enumeration import enumerate_programs
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.links import find_links
-from hardem_jax.programs.solutions.membership import AllowedPrograms
-from hardem_jax.programs.solutions.rules import may_modify, may_pair, may_select
+from hardem_jax.programs.solutions.rules import (
+    AllowedPrograms,
+    ProgramRules,
+    may_modify,
+    may_pair,
+    may_select,
+)
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES, Program, Shape
 from hardem_jax.tables.metrics import Denotation, result_texts

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardem_jax.programs.solutions.enumeration import ProgramRules, enumerate_programs
-from hardem_jax.programs.solutions.membership import AnswerTest
+from hardem_jax.programs.solutions.enumeration import AnswerTest, enumerate_programs
+from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.tables.metrics import Denotation
 from tests.marks import slow
 from tests.programs.solutions.test_enumeration import CITIES, Brute
