@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.data_sets import DataSet, Solver
+from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import NO_ANSWER, ExclusionCounts
 from hardem_jax.programs.records import ProgramSolver
 from hardem_jax.programs.solutions.rules import ProgramRules
@@ -24,6 +24,7 @@ class TablePrograms(OwnTables):
     """
 
     NAME = "hardem_table_programs"
+    SOLVER = ProgramSolver
 
     rules: ProgramRules = ProgramRules()
 
@@ -34,10 +35,6 @@ class TablePrograms(OwnTables):
                 yield dataclasses.replace(question, answer=texts, match="denotation")
             else:
                 skips.add(NO_ANSWER, question.id)
-
-    @property
-    def solver(self) -> Solver:
-        return ProgramSolver(self.rules)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +48,9 @@ class WikiTablePrograms(WikiTables):
     """
 
     NAME = "hardem_wikitableprograms"
+    SOLVER = ProgramSolver
 
     rules: ProgramRules = ProgramRules()
-
-    @property
-    def solver(self) -> Solver:
-        return ProgramSolver(self.rules)
 
 
 #: Name on the command line -> data set.

@@ -124,10 +124,27 @@ class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
         num_solutions: int,
         pad_id: int,
     ) -> Arrays:
-        shape = self.shape(num_tokens)
-        return pad_program_inputs(
-            rows, num_tokens, **shape, num_solutions=num_solutions, pad_id=pad_id
+        """A batch, see above; of more than ``num_solutions``, a row holds those `fitting`."""
+        shape, count = self.shape(num_tokens), len(rows)
+        columns, links = shape["num_columns"], shape["num_links"]
+        batch = empty_batch(
+            rows, num_tokens, num_solutions=num_solutions, width=ROW_WIDTH, pad_id=pad_id
         )
+        batch |= {
+            "words_first": np.zeros((count, shape["num_words"]), np.int32),
+            "headers": np.zeros((count, columns, 2), np.int32),
+            "row_number": np.zeros(count, np.int32),
+            "fields_where": np.zeros((count, columns * len(PARTS)), bool),
+            "field_facts": np.zeros((count, columns * len(PARTS), 5), np.float32),
+            "links": np.zeros((count, links, 4), np.int32),
+            "links_where": np.zeros((count, links), bool),
+            "link_facts": np.zeros((count, links, 4), np.float32),
+            "shapes_where": np.zeros((count, len(SHAPES)), bool),
+        }
+        for row, item in enumerate(rows):
+            if item is not None:
+                _fill({name: batch[name][row : row + 1] for name in batch}, item)
+        return batch
 
 
 def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarray) -> np.ndarray:
@@ -167,42 +184,6 @@ def link_facts(question: ProgramQuestion, num_rows: int) -> np.ndarray:
         ~(same & within & longer).any(axis=1),
     ]
     return np.stack(facts, axis=1).astype(np.float32)
-
-
-def pad_program_inputs(
-    inputs: Sequence[ProgramInput | None],
-    num_tokens: int,
-    *,
-    num_words: int,
-    num_columns: int,
-    num_links: int,
-    num_solutions: int,
-    pad_id: int,
-) -> Arrays:
-    """A batch of R inputs, see above; None is a row of padding.
-
-    Each size is at least what the largest input needs, except ``num_solutions``: of more programs,
-    a row holds those that are `fitting`.
-    """
-    rows, num_fields = len(inputs), num_columns * len(PARTS)
-    batch = empty_batch(
-        inputs, num_tokens, num_solutions=num_solutions, width=ROW_WIDTH, pad_id=pad_id
-    )
-    batch |= {
-        "words_first": np.zeros((rows, num_words), np.int32),
-        "headers": np.zeros((rows, num_columns, 2), np.int32),
-        "row_number": np.zeros(rows, np.int32),
-        "fields_where": np.zeros((rows, num_fields), bool),
-        "field_facts": np.zeros((rows, num_fields, 5), np.float32),
-        "links": np.zeros((rows, num_links, 4), np.int32),
-        "links_where": np.zeros((rows, num_links), bool),
-        "link_facts": np.zeros((rows, num_links, 4), np.float32),
-        "shapes_where": np.zeros((rows, len(SHAPES)), bool),
-    }
-    for row, item in enumerate(inputs):
-        if item is not None:
-            _fill({name: batch[name][row : row + 1] for name in batch}, item)
-    return batch
 
 
 def _fill(batch: Arrays, item: ProgramInput) -> None:

@@ -1,4 +1,4 @@
-"""What a learned reward reads of programs, see `hardem_jax.tables.reward_features`."""
+"""What a learned reward reads of programs, see `hardem_jax.tables.learned_rewards`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hardem_jax.programs.solutions.types import (
     TEXT_PARTS,
 )
 from hardem_jax.programs.solutions.types import OPERATORS as LINK_OPERATORS
-from hardem_jax.tables.reward_features import Array, crossed, crossed_names, look_up
+from hardem_jax.tables.learned_rewards import Array, crossed, crossed_names, look_up
 
 #: Names of the parts of a program's shape, and of each of `SHAPES` which of them it has.
 _DECISIONS = {"result": RESULTS, "modifier": MODIFIERS, "connective": CONNECTIVES}
@@ -55,7 +55,7 @@ def program_features(programs: Array, cues: Array, batch: Mapping[str, Array]) -
         ``[B, N, F]`` float32.
 
     Example:
-        >>> from hardem_jax.tables.reward_features import cues_of
+        >>> from hardem_jax.tables.learned_rewards import cues_of
         >>> fields, none = 2 * len(PARTS), jnp.zeros
         >>> batch = dict(links=jnp.array([[[0, 0, 1, 1]]]), link_facts=none((1, 1, 4)),
         ...     field_facts=none((1, fields, 5)))

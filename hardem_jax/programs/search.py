@@ -21,8 +21,7 @@ from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import ROW_WIDTH, SHAPES
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask
 from hardem_jax.search.protocol import SearchObjective
-from hardem_jax.tables import search
-from hardem_jax.tables import search_training as training
+from hardem_jax.tables import learned_rewards, search
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.training.state import ITEM
 
@@ -64,9 +63,9 @@ class ProgramExecutor(search.Executor):
 
 def search_training(
     task: ProgramTask, objective: SearchObjective, data: ProgramQuestions
-) -> training.SearchTraining:
+) -> search.SearchTraining:
     """Training that looks for the programs of these questions."""
-    return training.search_training(task, objective, data, ProgramExecutor)
+    return learned_rewards.search_training(task, objective, data, ProgramExecutor)
 
 
 def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) -> Support:

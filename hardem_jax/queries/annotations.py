@@ -1,12 +1,18 @@
-"""Annotated queries and Z: full supervision as an upper bound, and whether Z has them."""
+"""Annotated queries: full supervision as an upper bound, whether Z has them, and their file."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
 from hardem_jax.queries.examples import QueryQuestion
+from hardem_jax.queries.metrics import comparable_conditions
+from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, Query, SqlRules
 
 # Reasons of `ExclusionCounts`, for questions left out:
@@ -40,27 +46,47 @@ def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.
 def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
     """Where the annotated query is in Z: its first row with the same logical form; -1 if nowhere.
 
-    Conditions may be in any order, and values are compared as text in lower case, as in
-    `hardem_jax.queries.metrics.logical_form_match`. For measuring, never for training.
+    Conditions may be in any order. For measuring, never for training.
     """
-    count = len(query.conditions)
-    if 3 + 4 * count > ROW_WIDTH:
-        return -1
-    head = query.select, query.aggregator, count
-    places = np.flatnonzero((question.queries[:, :3] == head).all(1))
-    parts = question.queries[places, 3 : 3 + 4 * count].reshape(len(places), count, 4)
-    # [Z, place in the row, annotated condition]
-    same = np.ones((len(places), count, count), bool)
-    for j, condition in enumerate(query.conditions):
-        same[:, :, j] = (parts[..., :2] == (condition.column, condition.operator)).all(-1)
-        wanted, spans = str(condition.value).lower(), parts[same[:, :, j]][:, 2:]
-        spans, which = np.unique(spans, axis=0, return_inverse=True)
-        texts = [_text(question, first, last) == wanted for first, last in spans.tolist()]
-        same[:, :, j][same[:, :, j]] = np.array(texts, bool)[which.reshape(-1)]
-    found = np.zeros(len(places), bool)
-    for order in itertools.permutations(range(count)):
-        found |= same[:, np.arange(count), list(order)].all(1)
-    return int(places[np.argmax(found)]) if found.any() else -1
+    head = query.select, query.aggregator, len(query.conditions)
+    wanted = sorted(comparable_conditions(query))
+    for place in np.flatnonzero((question.queries[:, :3] == head).all(1)).tolist():
+        row = question.queries[place]
+        found = Query.from_row(row, question.question, question.words)
+        if sorted(comparable_conditions(found)) == wanted:
+            return place
+    return -1
+
+
+def annotated_queries(
+    folder: Path, split: str, questions: Sequence[QueryQuestion]
+) -> dict[str, Query]:
+    """The official files' annotated queries by question id; for measuring.
+
+    Args:
+        folder: of the official files.
+        split: name of the split there.
+        questions: what they are needed for.
+
+    Raises:
+        InputError: the split holds other questions: none of these, or another one under an id.
+    """
+    examples = read_wikisql(folder, split, skips=ExclusionCounts())
+    annotated = {example.id: example for example in examples if example.query is not None}
+    ids = [question.id for question in questions]
+    for question in questions:
+        example = annotated.get(question.id)
+        if example is not None and example.question != question.question:
+            raise InputError(
+                f"{folder}, split {split}: expected {question.question!r} as question "
+                f"{question.id}, found {example.question!r}"
+            )
+    if ids and annotated.keys().isdisjoint(ids):
+        raise InputError(
+            f"{folder}, split {split}: expected queries of questions such as {ids[0]}, found "
+            f"{f'those of {next(iter(annotated))} and others' if annotated else 'none'}"
+        )
+    return {id: example.query for id, example in annotated.items() if example.query is not None}
 
 
 def _text(question: QueryQuestion, first: int, last: int) -> str:

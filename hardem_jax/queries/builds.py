@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.data_sets import DataSet, Solver
+from hardem_jax.data.data_sets import DataSet, Release
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import QuerySolver
 from hardem_jax.queries.solutions.types import SqlRules
-from hardem_jax.tables.builds import OwnTables, WikiTables
+from hardem_jax.tables.builds import OnTables, OwnTables, WikiTables
 from hardem_jax.tables.examples import TableQuestion
 
 
 @dataclasses.dataclass(frozen=True)
-class WikiSQL(DataSet):
+class WikiSQL(OnTables):
     """WikiSQL from answers only (Zhong et al., 2017): ``{split}.jsonl``, ``{split}.tables.jsonl``.
 
     Reading executes each annotated query once, which gives the answer, and drops it, unless it is
@@ -29,6 +29,7 @@ class WikiSQL(DataSet):
     """
 
     NAME = "hardem_wikisql"
+    SOLVER = QuerySolver
     SPLITS = ("train", "dev", "test")
     HOME = "https://github.com/salesforce/WikiSQL"
 
@@ -45,10 +46,6 @@ class WikiSQL(DataSet):
             else:
                 yield TableQuestion(question.id, question.question, question.table, question.answer)
 
-    @property
-    def solver(self) -> Solver:
-        return QuerySolver(self.rules)
-
 
 @dataclasses.dataclass(frozen=True)
 class TableQuestions(OwnTables):
@@ -60,12 +57,9 @@ class TableQuestions(OwnTables):
     """
 
     NAME = "hardem_table_questions"
+    SOLVER = QuerySolver
 
     rules: SqlRules = SqlRules(cap=4096)
-
-    @property
-    def solver(self) -> Solver:
-        return QuerySolver(self.rules)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +73,9 @@ class WikiTableQuestions(WikiTables):
     """
 
     NAME = "hardem_wikitablequestions"
+    SOLVER = QuerySolver
 
     rules: SqlRules = SqlRules(cap=4096)
-
-    @property
-    def solver(self) -> Solver:
-        return QuerySolver(self.rules)
 
 
 #: Name on the command line -> data set.

@@ -89,49 +89,26 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
     def pad(
         self, rows: Sequence[QueryInput | None], num_tokens: int, *, num_solutions: int, pad_id: int
     ) -> Arrays:
-        return pad_query_inputs(
-            rows,
-            num_tokens,
-            **self.shape(num_tokens),
-            num_solutions=num_solutions,
-            pad_id=pad_id,
+        """A batch, see above; of more than ``num_solutions``, a row holds those `fitting`."""
+        shape, count = self.shape(num_tokens), len(rows)
+        question, words = shape["num_question_tokens"], shape["num_words"]
+        headers = count, shape["num_columns"], shape["num_header_tokens"]
+        batch = empty_batch(
+            rows, num_tokens, num_solutions=num_solutions, width=ROW_WIDTH, pad_id=pad_id
         )
-
-
-def pad_query_inputs(
-    inputs: Sequence[QueryInput | None],
-    num_tokens: int,
-    *,
-    num_question_tokens: int,
-    num_words: int,
-    num_columns: int,
-    num_header_tokens: int,
-    num_solutions: int,
-    pad_id: int,
-) -> Arrays:
-    """A batch of R inputs, see above; None is a row of padding.
-
-    Each size is at least what the largest input needs, except ``num_solutions``: of more queries, a
-    row holds those that are `fitting`.
-    """
-    rows = len(inputs)
-    header_shape = rows, num_columns, num_header_tokens
-    batch = empty_batch(
-        inputs, num_tokens, num_solutions=num_solutions, width=ROW_WIDTH, pad_id=pad_id
-    )
-    batch |= {
-        "question_tokens": np.zeros((rows, num_question_tokens), np.int32),
-        "question_where": np.zeros((rows, num_question_tokens), bool),
-        "words_first": np.zeros((rows, num_words), np.int32),
-        "words_where": np.zeros((rows, num_words), bool),
-        "header_tokens": np.zeros(header_shape, np.int32),
-        "header_where": np.zeros(header_shape, bool),
-        "columns_where": np.zeros((rows, num_columns), bool),
-    }
-    for row, item in enumerate(inputs):
-        if item is not None:
-            _fill({name: batch[name][row] for name in batch}, item)
-    return batch
+        batch |= {
+            "question_tokens": np.zeros((count, question), np.int32),
+            "question_where": np.zeros((count, question), bool),
+            "words_first": np.zeros((count, words), np.int32),
+            "words_where": np.zeros((count, words), bool),
+            "header_tokens": np.zeros(headers, np.int32),
+            "header_where": np.zeros(headers, bool),
+            "columns_where": np.zeros(headers[:2], bool),
+        }
+        for row, item in enumerate(rows):
+            if item is not None:
+                _fill({name: batch[name][row] for name in batch}, item)
+        return batch
 
 
 def _fill(row: Arrays, item: QueryInput) -> None:

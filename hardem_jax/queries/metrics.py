@@ -63,12 +63,14 @@ def logical_form_match(query: Query | None, gold: Query) -> bool:
         >>> logical_form_match(query, gold), ordered_logical_form_match(query, gold)
         (True, False)
     """
-    return _same_head(query, gold) and set(_conditions(query)) == set(_conditions(gold))
+    return _same_head(query, gold) and set(comparable_conditions(query)) == set(
+        comparable_conditions(gold)
+    )
 
 
 def ordered_logical_form_match(query: Query | None, gold: Query) -> bool:
     """Whether a predicted query equals the annotated one, conditions in the same order."""
-    return _same_head(query, gold) and _conditions(query) == _conditions(gold)
+    return _same_head(query, gold) and comparable_conditions(query) == comparable_conditions(gold)
 
 
 def execution_accuracy(
@@ -143,6 +145,7 @@ def _same_head(query: Query | None, gold: Query) -> bool:
     return query is not None and (query.select, query.aggregator) == (gold.select, gold.aggregator)
 
 
-def _conditions(query: Query | None) -> list[tuple[int, int, str]]:
+def comparable_conditions(query: Query | None) -> list[tuple[int, int, str]]:
+    """Column, operator and value of each condition, as `logical_form_match` compares them."""
     conditions = () if query is None else query.conditions
     return [(c.column, c.operator, str(c.value).lower()) for c in conditions]

@@ -1,4 +1,4 @@
-"""What a learned reward reads of queries, see `hardem_jax.tables.reward_features`."""
+"""What a learned reward reads of queries, see `hardem_jax.tables.learned_rewards`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hardem_jax.queries.solutions.types import AGGREGATORS, MAX_CONDITIONS, OPERATORS
-from hardem_jax.tables.reward_features import Array, crossed, crossed_names, look_up
+from hardem_jax.tables.learned_rewards import Array, crossed, crossed_names, look_up
 
 
 def query_features(queries: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
@@ -31,7 +31,7 @@ def query_features(queries: Array, cues: Array, batch: Mapping[str, Array]) -> A
         Two of "COUNT(no.) WHERE no. = ..." and "no.", to "how many teams" with columns "team" and
         "no."; tokens are words:
 
-        >>> from hardem_jax.tables.reward_features import cues_of
+        >>> from hardem_jax.tables.learned_rewards import cues_of
         >>> batch = dict(token_ids=jnp.array([[1, 5, 6, 7, 2, 7, 2, 8, 2]]),
         ...     question_tokens=jnp.array([[1, 2, 3]]), question_where=jnp.ones((1, 3), bool),
         ...     header_tokens=jnp.array([[[5], [7]]]), header_where=jnp.ones((1, 2, 1), bool))

@@ -22,8 +22,7 @@ from hardem_jax.queries.solutions.enumeration import AnswerTest
 from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.protocol import SearchObjective
-from hardem_jax.tables import search
-from hardem_jax.tables import search_training as training
+from hardem_jax.tables import learned_rewards, search
 from hardem_jax.training.state import ITEM
 
 Array = jax.Array
@@ -94,7 +93,7 @@ class QueryExecutor(search.Executor):
 
 def search_training(
     task: QueryTask, objective: SearchObjective, data: QueryQuestions
-) -> training.SearchTraining:
+) -> search.SearchTraining:
     """Training that looks for the queries of these questions.
 
     Raises:
@@ -105,4 +104,4 @@ def search_training(
             f"conditions: expected sum for {type(objective).__name__}, which needs probabilities, "
             f"found {task.conditions}"
         )
-    return training.search_training(task, objective, data, QueryExecutor)
+    return learned_rewards.search_training(task, objective, data, QueryExecutor)

@@ -14,14 +14,11 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax.data.batching.plans import Plan
-from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.pretrained import load_config
-from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
-from hardem_jax.queries.annotations import gold_in_solutions
-from hardem_jax.queries.checkpoint import load_sqlova
+from hardem_jax.queries.annotations import annotated_queries, gold_in_solutions
 from hardem_jax.queries.config import QueryInference, SQLovaConfig
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
@@ -29,7 +26,6 @@ from hardem_jax.queries.inputs import QueryInputs
 from hardem_jax.queries.metrics import execution_match, logical_form_match
 from hardem_jax.queries.model import SQLova
 from hardem_jax.queries.most_likely import AllowedQueries, QueryScores, execution_guided
-from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.queries.records import RECORDS, answer_match
 from hardem_jax.queries.solutions.engine import execute_sql, statement
 from hardem_jax.queries.solutions.types import MAX_CONDITIONS, Query, SqlRules
@@ -131,6 +127,8 @@ class QueryModel(TableModel):
         Raises:
             InputError: a file cannot be read, or does not fit the encoder.
         """
+        from hardem_jax.queries.checkpoint import load_sqlova
+
         tokenizer, sizes = load_tokenizer(encoder), load_config(encoder)
         check_vocabulary(encoder, sizes, tokenizer)
         module = load_sqlova(model_file, bert_file, sizes)
@@ -343,37 +341,6 @@ def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
     if matches is not None:
         return result is not None and matches(result)
     return execution_match(result, in_lower_case(question.answer))
-
-
-def annotated_queries(
-    folder: Path, split: str, questions: Sequence[QueryQuestion]
-) -> dict[str, Query]:
-    """The official files' annotated queries by question id; for measuring.
-
-    Args:
-        folder: of the official files.
-        split: name of the split there.
-        questions: what they are needed for.
-
-    Raises:
-        InputError: the split holds other questions: none of these, or another one under an id.
-    """
-    examples = read_wikisql(folder, split, skips=ExclusionCounts())
-    annotated = {example.id: example for example in examples if example.query is not None}
-    ids = [question.id for question in questions]
-    for question in questions:
-        example = annotated.get(question.id)
-        if example is not None and example.question != question.question:
-            raise InputError(
-                f"{folder}, split {split}: expected {question.question!r} as question "
-                f"{question.id}, found {example.question!r}"
-            )
-    if ids and annotated.keys().isdisjoint(ids):
-        raise InputError(
-            f"{folder}, split {split}: expected queries of questions such as {ids[0]}, found "
-            f"{f'those of {next(iter(annotated))} and others' if annotated else 'none'}"
-        )
-    return {id: example.query for id, example in annotated.items() if example.query is not None}
 
 
 def cells_text(result: Sequence[Cell]) -> str:

@@ -1,38 +1,95 @@
-"""Training with a reward that is learned with the parser, see `hardem_jax.search.likelihoods.MERL`.
+"""Training with a reward that is learned with the parser, see `hardem_jax.search.objectives.MERL`.
 
 The reward's weights are a part of the trained module, so the same optimizer updates them and the
 same checkpoints hold them. Reading questions needs none of them: a trained parser is without.
+
+A reward is log-linear in a few hundred features, so that it cannot learn single questions by heart.
+Most are *crossed* with the question: a decision of the solution, such as its aggregator, together
+with each of `CUES`, groups of English words that ask for something. The others say how well a
+solution fits its question, whatever either is about.
+
+Cues are found in the text once, before training. All else is computed on the device from what a
+batch has anyway.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from hardem_jax import losses
-from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.padding import BatchConfig, Inputs
+from hardem_jax.data.batching.plans import Plan
 from hardem_jax.encoders.ops.attention import only_xla
 from hardem_jax.errors import InputError
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.learned_rewards import searched_reward_loss
-from hardem_jax.search.likelihoods import MERL
-from hardem_jax.search.protocol import LOSS_ONLY
-from hardem_jax.tables.search import reported
+from hardem_jax.search.objectives import MERL
+from hardem_jax.search.protocol import LOSS_ONLY, SearchObjective
+from hardem_jax.tables.search import Executor, SearchTraining, WithoutSolutions, reported
 from hardem_jax.training.grad_accumulation import MEMORY, LossFn
 from hardem_jax.training.state import ITEM
 
 Array = jax.Array
 #: The part of the module with the reward.
 [LEARNED_REWARD] = LOSS_ONLY
-#: Of the memory of a question: which of `reward_features.CUES` it has.
+#: Of the memory of a question: which of `CUES` it has.
 CUES_ENTRY = "cues"
 #: Solutions ``[B, N, W]``, cues ``[B, K]`` and a batch -> ``[B, N, F]`` float32.
 Features = Callable[[Array, Array, Mapping[str, Array]], Array]
+#: Groups of words, as regular expressions between word boundaries, in lower case.
+CUES = {
+    "how many": r"how many|number of|amount of",
+    "how much": r"how (much|long|old|tall|far)",
+    "total": r"total|sum|combined|altogether|in all",
+    "average": r"average|mean",
+    "difference": r"difference|than|between",
+    "more": r"more|over|greater|above|higher|larger|exceeds?|at least|after|later",
+    "less": r"less|under|fewer|below|lower|smaller|at most|before|earlier",
+    "most": r"most|highest|largest|maximum|max|biggest|greatest|best|longest|latest|last|top",
+    "least": r"least|lowest|smallest|minimum|min|fewest|worst|shortest|earliest|first",
+    "next": r"next|previous|following|right (after|before)",
+    "same": r"same|other|also|besides|share[ds]?",
+    "not": r"not|no|never|without|except|\w+n't",
+    "or": r"or|either",
+    "when": r"when|what (year|date|day|month)|which (year|date|day|month)",
+    "who": r"who|whose|whom|name",
+}
+_PATTERNS = [re.compile(rf"(?<!\w)(?:{words})(?!\w)") for words in CUES.values()]
+
+
+def cues_of(questions: Iterable[str]) -> np.ndarray:
+    """Which of `CUES` each question has, ``[N, K]`` bool."""
+    rows = [[bool(p.search(text.lower())) for p in _PATTERNS] for text in questions]
+    return np.array(rows, bool).reshape(-1, len(CUES))
+
+
+def crossed(decisions: Array, cues: Array) -> Array:
+    """Decisions ``[B, N, D]`` by themselves and with each of the cues: ``[B, N, D (1 + K)]``.
+
+    Example:
+        >>> crossed(jnp.array([[[0, 1], [2, 0]]]), jnp.array([[True, False]])).tolist()
+        [[[0.0, 0.0, 0.0, 1.0, 1.0, 0.0], [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]]]
+    """
+    always = jnp.concatenate([jnp.ones((len(cues), 1)), cues.astype(jnp.float32)], axis=1)
+    products = decisions.astype(jnp.float32)[..., None] * always[:, None, None]
+    return products.reshape(*decisions.shape[:2], -1)
+
+
+def look_up(values: Array, places: Array) -> Array:
+    """``[B, M, ...]``, ``[B, *S]`` int -> ``[B, *S, ...]``; any value where a place is below 0."""
+    return jax.vmap(lambda row, place: row[jnp.maximum(place, 0)])(values, places)
+
+
+def crossed_names(decisions: Iterable[str]) -> list[str]:
+    return [name for one in decisions for name in (one, *(f"{one}, {cue}" for cue in CUES))]
 
 
 class LearnedReward(nnx.Module):
@@ -162,3 +219,35 @@ def make_learned_reward_loss(
         return value, reported(added, put_back(memory, other_memory, every, step), batch)
 
     return loss
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedRewardTraining(SearchTraining):
+    """Training under `MERL`."""
+
+    def model(self, model: Any) -> Any:
+        return with_reward(model, self.executor.NUM_FEATURES)
+
+    def plan(self, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
+        check_batches(self.objective, batches)
+        return super().plan(inputs, batches, **options)
+
+    def memory(self, num_inputs: int) -> dict[str, np.ndarray]:
+        """Also the cues of each question, which training does not change."""
+        cues = cues_of(question.question for question in self.data.questions)
+        return super().memory(num_inputs) | {CUES_ENTRY: cues}
+
+    def loss(self, graphdef: nnx.GraphDef, plan: Plan) -> LossFn:
+        del plan
+        executor = self.executor
+        return make_learned_reward_loss(graphdef, self.objective, executor.space, executor.features)
+
+
+def search_training(
+    task: Any, objective: SearchObjective, data: Any, make: type[Executor]
+) -> SearchTraining:
+    """Training that looks for the solutions of questions, with a learned reward if need be."""
+    asked = WithoutSolutions(data.questions, data.solutions())
+    executor = make(data.questions, data.tables, task.rules)
+    kind = LearnedRewardTraining if objective.learns_reward else SearchTraining
+    return kind(task, objective, dataclasses.replace(data, questions=asked), executor)

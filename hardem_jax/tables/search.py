@@ -1,4 +1,4 @@
-"""Looking for queries and programs: the step proposes, and an executor on the host rewards.
+"""Training that looks for queries and programs: the step proposes, an executor on the host rewards.
 
 Z of the data is not read.
 """
@@ -17,10 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from hardem_jax.data.batching.padding import BatchConfig, Inputs
+from hardem_jax.data.batching.plans import Plan, TrainingPlan
 from hardem_jax.encoders.packing import token_metrics
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.protocol import Memory, Metrics, SearchObjective
 from hardem_jax.tables.table import Table
+from hardem_jax.task.training import Training
 from hardem_jax.training.grad_accumulation import ITEMS, MEMORY, LossFn, Mean
 from hardem_jax.training.state import ITEM
 
@@ -58,7 +61,7 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-        """What a learned reward reads, ``[B, N, F]``; see `tables.reward_features`."""
+        """What a learned reward reads, ``[B, N, F]``; see `tables.learned_rewards`."""
 
     def rewards(self, items: Any, solutions: Any, where: Any) -> np.ndarray:
         """``[B, N]`` float32: 1 for a solution of Z, else 0.
@@ -166,3 +169,41 @@ def reported(counts: Metrics, memory: Memory, batch: Mapping[str, Any]) -> dict[
     if "where" in batch:  # the encoder reads tokens
         metrics |= token_metrics(batch)
     return metrics
+
+
+class WithoutSolutions(Sequence[Any]):
+    """Questions without their Z, an array under ``name`` whose size is ``num_`` and this name."""
+
+    def __init__(self, questions: Sequence[Any], name: str):
+        self._questions, self._name = questions, name
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def __getitem__(self, index):
+        question, name = self._questions[index], self._name
+        nothing = {name: getattr(question, name)[:0], f"num_{name}": 0}
+        return dataclasses.replace(question, **nothing)
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchTraining(Training):
+    """Training with an objective that searches, on questions without their Z."""
+
+    executor: Executor
+
+    def plan(self, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
+        """All questions: none is known to have a solution, and none to have none."""
+        sizes = np.stack([inputs.sizes[:, 0], np.ones(len(inputs.sizes), np.int32)], axis=1)
+        return TrainingPlan(sizes, batches, **options)
+
+    def memory(self, num_inputs: int) -> dict[str, np.ndarray]:
+        first = self.objective.remembers(self.executor.ROW_WIDTH)
+        return {name: np.repeat(row[None], num_inputs, axis=0) for name, row in first.items()}
+
+    def loss(self, graphdef: nnx.GraphDef, plan: Plan) -> LossFn:
+        del plan
+        return make_search_loss(graphdef, self.objective, self.executor.space)
+
+    def describe(self, inputs: Any) -> str:
+        return f"{len(self.data.questions)} questions whose solutions are looked for"

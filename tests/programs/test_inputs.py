@@ -11,12 +11,7 @@ from hardem_jax.data.batching.padding import fitting
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.programs.examples import ProgramQuestion
-from hardem_jax.programs.inputs import (
-    ProgramInputs,
-    field_facts,
-    link_facts,
-    pad_program_inputs,
-)
+from hardem_jax.programs.inputs import ProgramInputs, field_facts, link_facts
 from hardem_jax.programs.solutions.rules import ProgramRules, table_fields
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, SHAPES, Field, Shape
@@ -85,9 +80,8 @@ def inputs_of(tokenizer, *questions, max_tokens=40, rules=None):
     return ProgramInputs(questions, {"t": TABLE}, tokenizer, rules=rules, max_tokens=max_tokens)
 
 
-def pad(inputs, rows, *, num_tokens=20, num_solutions=8, **changes):
-    sizes = inputs.shape(40) | changes
-    return pad_program_inputs(rows, num_tokens, **sizes, num_solutions=num_solutions, pad_id=PAD)
+def pad(inputs, rows, *, num_solutions=8):
+    return inputs.pad(rows, 20, num_solutions=num_solutions, pad_id=PAD)
 
 
 def test_a_batch_holds_what_the_parser_reads(tokenizer):

@@ -11,7 +11,7 @@ from hardem_jax.data.batching.padding import fitting
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.queries.inputs import QueryInput, QueryInputs, pad_query_inputs
+from hardem_jax.queries.inputs import QueryInput, QueryInputs
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import query_question
 from hardem_jax.queries.solutions.types import Query, SqlRules
@@ -199,7 +199,7 @@ def test_shapes_hold_every_input_that_is_no_longer(tokenizer):
     }
     for item in inputs:
         length = len(item.token_ids)
-        pad_query_inputs([item], length, **inputs.shape(length), num_solutions=4, pad_id=PAD)
+        inputs.pad([item], length, num_solutions=4, pad_id=PAD)
 
 
 def test_limits_without_room_and_empty_data_are_refused(tokenizer):
@@ -225,11 +225,19 @@ ROW = QueryInput(
 )  # fmt: skip
 
 
+class OfShape(QueryInputs):
+    """Pads to a shape that is given."""
+
+    def __init__(self, question, words, columns, header):
+        self.sizes = {"num_question_tokens": question, "num_words": words}
+        self.sizes |= {"num_columns": columns, "num_header_tokens": header}
+
+    def shape(self, num_tokens):
+        return self.sizes
+
+
 def test_padding():
-    batch = pad_query_inputs(
-        [ROW, None], 12, num_question_tokens=4, num_words=5, num_columns=3, num_header_tokens=3,
-        num_solutions=3, pad_id=PAD,
-    )  # fmt: skip
+    batch = OfShape(4, 5, 3, 3).pad([ROW, None], 12, num_solutions=3, pad_id=PAD)
     expected = {
         "token_ids": [[CLS, WHO, FOUR, _2, SEP, NO, DOT, SEP, WHO, SEP, PAD, PAD], [PAD] * 12],
         "token_type_ids": [[0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 0, 0], [0] * 12],
@@ -256,8 +264,7 @@ def test_of_a_larger_z_a_sample_is_in_the_batch(room):
     queries = np.full((6, 15), -1)
     queries[:, 0] = np.arange(6)
     row = dataclasses.replace(ROW, queries=queries)
-    shape = dict(num_question_tokens=3, num_words=3, num_columns=2, num_header_tokens=2)
-    batch = pad_query_inputs([row], 10, **shape, num_solutions=room, pad_id=PAD)
+    batch = OfShape(3, 3, 2, 2).pad([row], 10, num_solutions=room, pad_id=PAD)
     kept = fitting(ROW.id, 6, room).tolist()
     assert batch["solutions"][0, :, 0].tolist() == kept
     assert batch["solutions_where"].tolist() == [[True] * room]

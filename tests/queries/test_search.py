@@ -22,8 +22,7 @@ from hardem_jax.queries.search import (
 from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
-from hardem_jax.tables.search import make_search_loss
-from hardem_jax.tables.search_training import WithoutSolutions
+from hardem_jax.tables.search import WithoutSolutions, make_search_loss
 from hardem_jax.task import start
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad

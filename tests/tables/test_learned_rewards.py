@@ -19,13 +19,14 @@ from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
 from hardem_jax.search import candidates
 from hardem_jax.search.objectives import MERL, IterativeML
 from hardem_jax.tables.learned_rewards import (
+    CUES,
     check_batches,
+    cues_of,
     hold_out,
     make_learned_reward_loss,
     put_back,
     with_reward,
 )
-from hardem_jax.tables.reward_features import CUES, cues_of
 from hardem_jax.tables.search import make_search_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad

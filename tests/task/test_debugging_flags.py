@@ -16,8 +16,8 @@ from hardem_jax.programs.reward_features import program_features
 from hardem_jax.queries.solutions.types import ROW_WIDTH
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.spans.config import LatentConfig
-from hardem_jax.spans.task import make_span_loss
-from hardem_jax.tables.reward_features import CUES
+from hardem_jax.spans.loss import make_span_loss
+from hardem_jax.tables.learned_rewards import CUES
 from hardem_jax.tables.search import make_search_loss
 from hardem_jax.task.base import first_memory, make_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
