@@ -1,7 +1,6 @@
 """Annotated queries: where they are in Z, and as a Z of their own."""
 
 import dataclasses
-import random
 
 import numpy as np
 import pytest
@@ -32,63 +31,29 @@ def found(text=TEXT, answer=("ann",), table=TABLE, **rules):
     )
 
 
-def same_form(query, other):
-    """Multisets of conditions, in lower case."""
-    forms = [
-        sorted((c.column, c.operator, str(c.value).lower()) for c in each.conditions)
-        for each in (query, other)
-    ]
-    heads = [(each.select, each.aggregator) for each in (query, other)]
-    return heads[0] == heads[1] and forms[0] == forms[1]
-
-
-@pytest.mark.parametrize("rules", [{}, {"shared_columns": True}])
-def test_every_query_of_z_is_found_at_the_first_row_of_its_form(rules):
-    question = found(**rules)
-    queries = [Query.from_row(row, TEXT, question.words) for row in question.queries]
-    rng = random.Random(0)
-    assert len({len(query.conditions) for query in queries}) == 4
-    for query in rng.sample(queries, 60):
-        shuffled = rng.sample(query.conditions, len(query.conditions))
-        shouted = [dataclasses.replace(c, value=c.value.upper()) for c in shuffled]
-        first = next(n for n, other in enumerate(queries) if same_form(query, other))
-        asked = Query(query.select, query.aggregator, tuple(shouted))
-        assert gold_in_solutions(question, asked) == first
-        assert logical_form_match(queries[first], asked)
-
-
 @pytest.mark.parametrize(
     ("query", "there"),
     [
         (Query(0, 0, (SEVEN,)), True),
-        (Query(0, 0, (EIRE, SEVEN)), True),
         (Query(0, 0, (SEVEN, EIRE, ANN)), True),
-        (Query(0, 1, (SEVEN,)), True),
         (Query(0, 2), True),
         (Query(0, 0), False),  # three rows
         (Query(2, 0, (SEVEN,)), False),
         (Query(0, 0, (Condition(1, 0, 9),)), False),
         (Query(0, 0, (Condition(1, 1, 7),)), False),  # two rows
-        (Query(0, 0, (Condition(1, 2, 9),)), True),
         (Query(0, 0, (Condition(1, 0, 7.0),)), False),  # "7.0" is not what the question says
         (Query(0, 0, (SEVEN, SEVEN)), False),
         (Query(0, 0, (SEVEN, EIRE, ANN, ANN)), False),
-        (Query(9, 9, (Condition(9, 9, "x"),)), False),
     ],
 )
 def test_a_query_is_in_z_or_it_is_not(query, there):
     question = found()
     place = gold_in_solutions(question, query)
     assert (place >= 0) == there
-    if there:
-        assert same_form(Query.from_row(question.queries[place], TEXT, question.words), query)
-
-
-def test_nothing_is_in_an_empty_z():
-    question = found(answer=("nobody",))
-    assert not len(question.queries)
-    for query in (Query(0, 0), Query(0, 0, (SEVEN,))):
-        assert gold_in_solutions(question, query) == -1
+    rows = [Query.from_row(row, TEXT, question.words) for row in question.queries]
+    same = [logical_form_match(other, query) for other in rows]
+    assert not there or same.index(True) == place
+    assert gold_in_solutions(found(answer=("nobody",)), query) == -1
 
 
 UNUSED = [-1] * 4
@@ -128,7 +93,7 @@ def test_an_annotated_query_that_z_cannot_hold_has_a_reason(query, reason):
     assert annotated_row(found(), query, SqlRules()) == reason
 
 
-def test_what_the_rules_allow_is_allowed():
+def test_the_rules_say_what_z_holds():
     shared = Query(0, 0, (Condition(1, 2, 9), Condition(1, 1, 7), Condition(1, 1, 9)))
     row = annotated_row(found(), shared, SqlRules(shared_columns=True))
     assert row[3:].tolist() == [1, 1, 4, 4, 1, 1, 7, 7, 1, 2, 4, 4]

@@ -1,7 +1,7 @@
 """Training that looks for queries: rewards are those of Z, and Z itself is never read."""
 
-import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from hardem_jax.queries.search import (
     MAX_LINKS,
     QueryExecutor,
 )
+from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
@@ -99,44 +100,29 @@ def value_and_grad(objective, batch, questions=QUESTIONS, parts=1):
 
 @pytest.mark.parametrize("rules", [RULES, *slow(SqlRules(), SqlRules(max_conditions=1))])
 def test_a_reward_is_membership_in_z(rules):
-    space = np.array(
-        [
-            [select, aggregator, size, *clause] + [-1] * (12 - len(clause))
-            for select in range(2)
-            for aggregator in range(6)
-            for size in range(3)
-            for clause in clauses(size)
-        ]
-    )
-    asked = [dataclasses.replace(q) for q in QUESTIONS]
-    items = np.array([3, 1, 0, 2])
-    queries = np.broadcast_to(space, (4, *space.shape))
-    found = executor(asked, rules).rewards(items, queries, np.ones(queries.shape[:2], bool))
-    assert found.dtype == np.float32 and found.sum() > 5
-    for row, item in enumerate(items):
-        known = {*map(tuple, rules_z(rules, item).tolist())}
-        expected = [float(tuple(z) in known) for z in space.tolist()]
-        assert found[row].tolist() == expected
-    where = np.arange(len(space)) % 2 == 0
-    half = executor(asked, rules).rewards(items, queries, np.broadcast_to(where, found.shape))
-    np.testing.assert_array_equal(half, found * where)
-
-
-def clauses(size):
     spans = [(s, e) for s in range(4) for e in range(s, 4)]
     one = [[[c, o, s, e] for o in range(3) for s, e in spans] for c in range(2)]
-    if size == 0:
-        return [[]]
-    if size == 1:
-        return one[0] + one[1]
-    return [x + y for x in one[0] for y in one[1]]
-
-
-def rules_z(rules, item):
-    from hardem_jax.queries.solutions.enumeration import enumerate_sql
-
-    asked = QUESTIONS[item]
-    return enumerate_sql(TABLE, asked.question, asked.answer, rules).queries
+    clauses = [[], *one[0], *one[1], *(x + y for x in one[0] for y in one[1])]
+    heads = itertools.product(range(2), range(6))
+    space = np.array(
+        [
+            [*head, len(clause) // 4, *clause] + [-1] * (12 - len(clause))
+            for head in heads
+            for clause in clauses
+        ]
+    )
+    items = np.array([3, 1, 0, 2])
+    queries = np.broadcast_to(space, (4, *space.shape))
+    run = executor(rules=rules)
+    found = run.rewards(items, queries, np.ones(queries.shape[:2], bool))
+    assert found.dtype == np.float32 and found.sum() > 5
+    for row, item in enumerate(items):
+        asked = QUESTIONS[item]
+        known = enumerate_sql(TABLE, asked.question, asked.answer, rules).queries.tolist()
+        assert found[row].tolist() == [float(z in known) for z in space.tolist()]
+    where = np.arange(len(space)) % 2 == 0
+    half = run.rewards(items, queries, np.broadcast_to(where, found.shape))
+    np.testing.assert_array_equal(half, found * where)
 
 
 def test_candidates_are_those_of_z_tot():

@@ -1,11 +1,8 @@
 """Z of a question on a table: its words and queries."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from hardem_jax.errors import InputError
 from hardem_jax.queries.records import query_question
 from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
@@ -28,41 +25,35 @@ def ask(id, question, *answer, table=TABLE, **changes):
 
 QUESTIONS = [
     ask("q1", "Who has 7?", "ann"),
-    ask(
-        "q2", "Which city is not Bonn?", "Rome", table=CITIES, match="denotation", values=("Rome",)
-    ),
-    ask("q3", "Who has 12?", "dee"),
-    ask("q4", "Whose number is 9.5, and who is Cy?", 9.5),
-    ask("q5", "Is there '; DROP TABLE t; -- ?", None, table=TABLE),
-    ask("q6", "None?", 1, table=EMPTY),
+    ask("q2", "Not Bonn?", "Rome", table=CITIES, match="denotation", values=("Rome",)),
+    ask("q3", "Whose number is 9.5, and who is Cy?", 9.5),
+    ask("q4", "Is there '; DROP TABLE t; -- ?", None),
+    # As text, "two" is none of the cells; its value is.
+    ask("q5", "How many?", "two", table=CITIES, match="denotation", values=("2.0",)),
 ]
-UNSOLVED = ["q3", "q6"]
+UNSOLVED = [
+    ask("q6", "Who has 12?", "dee"),
+    ask("q7", "None?", 1, table=EMPTY),
+    ask("q8", "How many?", "two", table=CITIES, match="denotation"),
+]
 
 
 def test_z_is_found_from_table_question_and_answer():
-    for original in QUESTIONS:
-        found = query_question(original, RULES)
-        match = Denotation(original.answer, original.values).matches if found.values else None
-        expected = enumerate_sql(
-            original.table, original.question, original.answer, RULES, match=match
-        )
-        np.testing.assert_array_equal(found.queries, expected.queries)
-        np.testing.assert_array_equal(found.words, split_words(original.question))
-        assert found.num_queries == expected.size == len(found.queries)
-        assert (not len(found.queries)) == (found.id in UNSOLVED)
-        with OfficialEngine() as engine:
+    with OfficialEngine() as engine:
+        for original in QUESTIONS:
+            found = query_question(original, RULES)
+            match = Denotation(original.answer, original.values).matches if found.values else None
+            expected = enumerate_sql(
+                original.table, original.question, original.answer, RULES, match=match
+            )
+            np.testing.assert_array_equal(found.queries, expected.queries)
+            np.testing.assert_array_equal(found.words, split_words(original.question))
+            assert found.num_queries == expected.size == len(found.queries) > 0
             for row in found.queries:
                 query = Query.from_row(row, found.question, found.words)
                 result = engine.execute(original.table, query)
                 assert match(result) if match else result == list(original.answer)
-
-
-def test_the_values_of_an_answer_take_part():
-    # As text, "two" is none of the cells; its value is.
-    asked = ask("q", "How many?", "two", table=CITIES, match="denotation", values=("2.0",))
-    assert query_question(asked, RULES).num_queries > 0
-    asked = dataclasses.replace(asked, values=None)
-    assert query_question(asked, RULES).num_queries == 0
+    assert not any(query_question(asked, RULES).num_queries for asked in UNSOLVED)
 
 
 PEOPLE = Table(
@@ -102,6 +93,8 @@ def test_an_answer_is_compared_as_a_person_does(question, answer, query):
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
+        (["9" * 23], ["9" * 22 + "8"]),
+        (["9" * 400], ["9" * 399 + "8"]),
         (["Fay", "Ann"], ["ann", "fay"]),
         (["Fay"], ["fay", "fay"]),
         (["3"], [4.0]),
@@ -146,25 +139,3 @@ def test_whole_numbers_are_exact(question, answer, query, match):
             assert engine.execute(IDS, one) == result
     wrong = query_question(ask("q", question, "bo", 2**53, table=IDS, match=match), SqlRules())
     assert not is_answer(wrong, ["bo", 2**53 + 1])
-
-
-def test_longer_numbers_are_texts_of_which_each_digit_counts():
-    rows = (("9" * 23,), ("9" * 22 + "8",), ("9" * 400,), ("9" * 399 + "8",))
-    table = Table("ids", ("id",), ("text",), rows)
-    for answer in ("9" * 23, "9" * 400):
-        asked = ask("q", f"Is {answer} there?", answer, table=table, match="cells")
-        found = query_question(asked, SqlRules())
-        assert {tuple(row[:2]) for row in found.queries.tolist()} == {(0, 0)}
-        assert is_answer(found, [answer]) and not is_answer(found, [answer[:-1] + "8"])
-
-
-@pytest.mark.parametrize(
-    ("asked", "culprit"),
-    [
-        (ask("a", "Which?", 2**64), "answer: expected integers of 64 bits"),
-        (ask("b", "word " * 40000, "ann"), "question: expected at most 32767 words"),
-    ],
-)
-def test_what_z_cannot_hold_is_refused(asked, culprit):
-    with pytest.raises(InputError, match=culprit):
-        query_question(asked, RULES)
