@@ -4,11 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers
 
-from hardem_jax.data.batching.padding import fitting
-from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.data.drawing import fitting
 from hardem_jax.errors import InputError
 from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.inputs import ProgramInputs, field_facts, link_facts
@@ -16,6 +13,7 @@ from hardem_jax.programs.solutions.rules import ProgramRules, table_fields
 from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, SHAPES, Field, Shape
 from hardem_jax.tables.table import Table, split_words
+from tests.queries.test_inputs import make_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "beat", "ann", "##a", "?", "no", ".", "bo"]
 PAD, UNK, CLS, SEP, WHO, BEAT, ANN, _A, ASK, NO, DOT, BO = range(len(PIECES))
@@ -26,15 +24,16 @@ NO_NUMBER, ROW = Field(1, PARTS.index("number")).code, Field(3, PARTS.index("num
 ALL = SHAPES.index(Shape("values", "none", "all"))
 ONE = SHAPES.index(Shape("values", "none", "one"))
 AND = SHAPES.index(Shape("count", "none", "and"))
+FIELDS = [[WHO_TEXT, 4, 1], [NO_TEXT, 3, 3], [NO_NUMBER, 2, 1], [ANNA_TEXT, 4, 2], [ROW, 4, 4]]
+LINKS = [[NO_TEXT, EMPTY, -1, -1], [WHO_TEXT, EQUAL, 1, 2], [WHO_TEXT, UNEQUAL, 2, 2]]
+LINKS += [[WHO_TEXT, EQUAL, 2, 2], [ANNA_TEXT, CONTAINS, 2, 2]]
+PROGRAMS = [[ALL, ANNA_TEXT, -1, -1, -1], [ALL, ROW, -1, -1, -1], [ONE, WHO_TEXT, -1, 1, -1]]
+PROGRAMS += [[ONE, WHO_TEXT, -1, 4, -1], [AND, -1, -1, 0, 3]]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    model = models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token="[UNK]")
-    made = tokenizers.Tokenizer(model)
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Tokenizer(made)
+    return make_tokenizer(PIECES)
 
 
 def question(**changes):
@@ -46,30 +45,10 @@ def question(**changes):
         "answer": ("bo",),
         "values": None,
         "words": split_words(text),
-        "fields": np.array(
-            [[WHO_TEXT, 4, 1], [NO_TEXT, 3, 3], [NO_NUMBER, 2, 1], [ANNA_TEXT, 4, 2], [ROW, 4, 4]]
-        ),
-        "links": np.array(
-            [
-                [NO_TEXT, EMPTY, -1, -1],
-                [WHO_TEXT, EQUAL, 1, 2],
-                [WHO_TEXT, UNEQUAL, 2, 2],
-                [WHO_TEXT, EQUAL, 2, 2],
-                [ANNA_TEXT, CONTAINS, 2, 2],
-            ],
-            np.int16,
-        ),
+        "fields": np.array(FIELDS),
+        "links": np.array(LINKS, np.int16),
         "link_rows": np.array([1, 1, 3, 2, 4]),
-        "programs": np.array(
-            [
-                [ALL, ANNA_TEXT, -1, -1, -1],
-                [ALL, ROW, -1, -1, -1],
-                [ONE, WHO_TEXT, -1, 1, -1],
-                [ONE, WHO_TEXT, -1, 4, -1],
-                [AND, -1, -1, 0, 3],
-            ],
-            np.int16,
-        ),
+        "programs": np.array(PROGRAMS, np.int16),
         "num_programs": 5,
     }
     return ProgramQuestion(**fields | changes)
@@ -136,17 +115,10 @@ def test_two_rows_may_have_five_distinct_items():
 
 
 def test_a_question_without_fields_links_or_columns_is_an_input(tokenizer):
-    nothing = np.zeros((0, 3), np.int32), np.zeros((0, 4), np.int16), np.zeros((0, 5), np.int16)
-    bare = question(
-        fields=nothing[0],
-        links=nothing[1],
-        link_rows=np.zeros(0, np.int32),
-        programs=nothing[2],
-        num_programs=0,
-    )
-    inputs = ProgramInputs(
-        [bare], {"t": Table("t", (), (), ())}, tokenizer, rules=ProgramRules(), max_tokens=40
-    )
+    names = ("fields", "links", "link_rows", "programs")
+    nothing = {name: getattr(question(), name)[:0] for name in names}
+    bare, table = question(**nothing, num_programs=0), Table("t", (), (), ())
+    inputs = ProgramInputs([bare], {"t": table}, tokenizer, rules=ProgramRules(), max_tokens=40)
     batch = pad(inputs, [inputs[0]])
     assert not batch["fields_where"].any() and not batch["links_where"].any()
     assert inputs.sizes[0, 1] == 0 and inputs.lost == 0

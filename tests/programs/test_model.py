@@ -135,16 +135,14 @@ def test_padding_changes_nothing(parser):
 
 def test_every_part_learns(parser):
     graphdef, params = nnx.split(parser, nnx.Param)
-    shapes = [
-        Shape("values", "highest", "one"),
-        Shape("count", "none", "and not"),
-        Shape("values", "none", "all"),
-    ]
-    z = [
-        [SHAPES.index(shapes[0]), 0, Field(2, 4).code, 2, -1],
-        [SHAPES.index(shapes[1]), -1, -1, 3, 1],
-        [SHAPES.index(shapes[2]), Field(1, 1).code, -1, -1, -1],
-    ]
+    highest, negated, plain = (
+        SHAPES.index(Shape(*names))
+        for names in (
+            ("values", "highest", "one"), ("count", "none", "and not"), ("values", "none", "all"),
+        )
+    )  # fmt: skip
+    z = [[highest, 0, Field(2, 4).code, 2, -1], [negated, -1, -1, 3, 1]]
+    z += [[plain, Field(1, 1).code, -1, -1, -1]]
     batch = make_batch([1])
 
     def loss(params):

@@ -24,8 +24,8 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "is", "?", "4", "##2", "ann
 PAD, UNK, CLS, SEP, WHO, IS, ASK, FOUR, _2, ANN, _A, NO, DOT = range(len(PIECES))
 
 
-def make_tokenizer(unknown="[UNK]"):
-    model = models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token=unknown)
+def make_tokenizer(pieces):
+    model = models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -34,7 +34,7 @@ def make_tokenizer(unknown="[UNK]"):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return make_tokenizer()
+    return make_tokenizer(PIECES)
 
 
 def make_table(*header, id="t", rows=None, types=None):

@@ -4,71 +4,19 @@ import pytest
 
 from hardem_jax.tables.cell_values import parse_date, parse_number, parse_quantity
 
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("2004", 2004),
-        ("1,514,069", 1514069),
-        ("1,2", 12),
-        (",5", 5),
-        ("1,,2", 12),
-        ("-0.5", -0.5),
-        (".15", 0.15),
-        ("5.", 5),
-        ("1E5", 1e5),
-        ("1,000.5E-2", 10.005),
-        ("9" * 300, float("9" * 300)),
-    ],
-)
-def test_numbers(text, number):
-    assert parse_number(text) == number
+NUMBERS = {"2004": 2004, "1,514,069": 1514069, "1,2": 12, ",5": 5, "1,,2": 12, "-0.5": -0.5}
+NUMBERS |= {".15": 0.15, "5.": 5, "1E5": 1e5, "1,000.5E-2": 10.005, "9" * 300: float("9" * 300)}
+NO_NUMBERS = ["", "-", ".", ",", "-.", "12,", "1e5", "+5", "5%", "$5", "1st", "2:47", "3-2", "ten"]
+NO_NUMBERS += [" 5", "5 ", "1.2.3", "--5", "5-", "1E", "٣", "½", "nan", "inf", "1_000", "0x10"]
+QUANTITIES = {"10 years": (10, "years"), "82.6 m": (82.6, "m"), "9,000 cakes": (9000, "cakes")}
+NO_QUANTITIES = ["10", "10 ", "10  years", "10 AFC Champions", "ten years", "years 10", ""]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "-",
-        ".",
-        ",",
-        "-.",
-        "12,",
-        "1e5",
-        "+5",
-        "5%",
-        "$5",
-        "1st",
-        "2:47",
-        "3-2",
-        "ten",
-        " 5",
-        "5 ",
-    ]
-    + ["1.2.3", "--5", "5-", "1E", "٣", "½", "nan", "inf", "1_000", "0x10", "9" * 400, "2 hours"],
-)
-def test_no_numbers(text):
-    assert parse_number(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "quantity"),
-    [
-        ("10 years", (10, "years")),
-        ("82.6 m", (82.6, "m")),
-        ("9,000 cakes", (9000, "cakes")),
-        ("89.7 FM", (89.7, "FM")),
-        ("10", None),
-        ("10 ", None),
-        ("10  years", None),
-        ("10 AFC Champions", None),
-        ("ten years", None),
-        ("years 10", None),
-        ("", None),
-    ],
-)
-def test_quantities(text, quantity):
-    assert parse_quantity(text) == quantity
+def test_numbers_and_quantities():
+    assert {text: parse_number(text) for text in NUMBERS} == NUMBERS
+    assert not [x for x in [*NO_NUMBERS, "9" * 400, "2 hours"] if parse_number(x) is not None]
+    assert {text: parse_quantity(text) for text in QUANTITIES} == QUANTITIES
+    assert not any(map(parse_quantity, NO_QUANTITIES))
 
 
 @pytest.mark.parametrize(

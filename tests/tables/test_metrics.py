@@ -49,32 +49,14 @@ def test_normalize(text, normalised):
     assert normalize(text) == normalised
 
 
-@pytest.mark.parametrize(
-    ("answer", "value"),
-    [
-        ("2004", "2004.0"),
-        ("1,514,069", "1514069.0"),
-        (".15", "0.15"),
-        ("10 years", "10.0"),
-        ("996 days", "996.0"),
-        ("29 August 1992", "1992-08-29"),
-        ("July 9", "xxxx-07-09"),
-        ("March 1983", "1983-03-xx"),
-        ("2004-xx-05", "2004-xx-05"),
-        ("7 November", "xxxx-11-07"),  # a date before it is a quantity
-        ("12 Monkeys", "12.0"),
-        ("2007/08", "2007/08"),
-        ("2:47", "2:47"),
-        ("£4.00", "£4.00"),
-        ("5%", "5%"),
-        ("1st", "1st"),
-        ("U+003C (60)", "U+003C (60)"),
-        ("Che Fu", "Che Fu"),
-        ("", ""),
-    ],
-)
-def test_values_of_answers(answer, value):
-    assert answer_value(answer) == value
+def test_values_of_answers():
+    values = {"2004": "2004.0", "1,514,069": "1514069.0", ".15": "0.15", "10 years": "10.0"}
+    values |= {"29 August 1992": "1992-08-29", "July 9": "xxxx-07-09", "March 1983": "1983-03-xx"}
+    values |= {"2004-xx-05": "2004-xx-05", "12 Monkeys": "12.0"}
+    values |= {"7 November": "xxxx-11-07"}  # a date before it is a quantity
+    texts = ("2007/08", "2:47", "£4.00", "5%", "1st", "U+003C (60)", "Che Fu", "")
+    for answer, value in (values | {text: text for text in texts}).items():
+        assert answer_value(answer) == value
 
 
 @pytest.mark.parametrize(
@@ -144,6 +126,8 @@ def test_given_values_replace_those_of_the_answers():
     assert not denotation_matches(["9007199254740992"], ["x"], ["9007199254740993"])
     with pytest.raises(ValueError, match="shorter"):
         Denotation(["a", "b"], ["a"])
+    with pytest.raises(TypeError, match="answers must be a sequence of strings"):
+        Denotation("a")
 
 
 def test_decimals_close_to_a_whole_number_are_cut_as_in_the_evaluator():
@@ -151,11 +135,6 @@ def test_decimals_close_to_a_whole_number_are_cut_as_in_the_evaluator():
     assert not denotation_matches(["2.9999999"], ["3"])
     # Sums of floating-point numbers, which are closer still, are not.
     assert denotation_matches([3 - 4e-16], ["3"])
-
-
-def test_one_string_is_no_list_of_answers():
-    with pytest.raises(TypeError, match="answers must be a sequence of strings"):
-        denotation_matches(["a"], "a")
 
 
 def test_results_as_texts():
@@ -219,14 +198,6 @@ def test_items_and_numbers_of_an_answer():
     assert [[item.matches(cell) for cell in cells] for item in target.items] == [
         [i == j for j in range(4)] for i in range(4)
     ]
-
-
-@pytest.mark.parametrize("answer", ["7", "7.0", "7 goals", "seven", "7 (tied)", "7%", "2004-05"])
-def test_a_number_that_matches_is_one_of_the_numbers(answer):
-    target = Denotation((answer,))
-    for number in (7.0, 7.0000001, 2004.0, 0.0):
-        near = any(abs(number - other) < 1e-5 for other in target.numbers)
-        assert near or not target.matches([number])
 
 
 def test_many_marks_in_a_row_take_no_longer_than_few():

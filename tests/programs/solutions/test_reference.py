@@ -145,13 +145,6 @@ def test_executors_agree_on_real_tables(real):
     compare_executors(real_cases(pairs, 0), 2000, 1, each=40)
 
 
-@pytest.mark.slow
-def test_executors_agree_on_many_programs(real):
-    pairs = [(question.table, question.question) for question in real]
-    compare_executors(random_cases(2), 20_000, 2)
-    compare_executors(real_cases(pairs, 3), 20_000, 3)
-
-
 def test_every_solution_is_one(real):
     """Random members of Z, at most 50 of a question, executed slowly."""
     rng, checked = random.Random(0), 0
