@@ -67,17 +67,9 @@ class Original:
             context = self.seen("sap", asked["sap"], read["sap"][column])
             tables["aggregator"].append(self.mlp("sap.sa_out", context))
             operators = self.linear("wvp.W_op", torch.eye(4))
-            given = [torch.cat([joined["wvp"], operator]) for operator in operators]
-            tables["value"].append(
-                torch.stack(
-                    [
-                        torch.stack(
-                            [self.mlp("wvp.wv_out", torch.cat([g, x])) for x in asked["wvp"]]
-                        )
-                        for g in given
-                    ]
-                )
-            )
+            pairs = [[torch.cat([joined["wvp"], o, x]) for x in asked["wvp"]] for o in operators]
+            scores = [[self.mlp("wvp.wv_out", pair) for pair in row] for row in pairs]
+            tables["value"].append(torch.stack([torch.stack(row) for row in scores]))
         weights = self.linear("wnp.W_att_n", asked["wnp"])[:, 0].softmax(0)
         number = self.mlp("wnp.wn_out", weights @ asked["wnp"])
         return {"number": number, **{name: torch.stack(rows) for name, rows in tables.items()}}
@@ -154,53 +146,32 @@ def test_scores_are_those_of_the_original(torch_bert, tmp_path, layers):
         assert np.all(found.first[row, :, :, len(words) :] == -np.inf)
 
 
-def damaged(change):
-    parser, bert = state_dicts(CONFIG)
-    change(parser, bert)
-    return parser, bert
+def widened(parser):
+    return {n: np.pad(parser[n], ((0, 0), (0, 1))) for n in parser if "weight_ih_l0" in n}
 
 
-def drop(name):
-    return lambda parser, bert: parser.pop(name)
-
-
-def widen(parser, bert):
-    for name in [name for name in parser if "weight_ih_l0" in name]:
-        parser[name] = np.pad(parser[name], ((0, 0), (0, 1)))
-
-
-def flatten(parser, bert):
-    parser["wvp.wv_out.0.weight"][:] = 0
-
-
-def extend(parser, bert):
-    parser["wvp.W_n.bias"] = np.zeros(1, np.float32)
-
-
-def shorten(parser, bert):
-    bert["embeddings.word_embeddings.weight"] = bert["embeddings.word_embeddings.weight"][:5]
+DENSE, WORDS_OF = "wvp.wv_out.0.weight", "embeddings.word_embeddings.weight"
 
 
 @pytest.mark.parametrize(
-    ("change", "file", "message"),
+    ("of_parser", "of_bert", "file", "message"),
     [
-        (drop("wop.W_c.bias"), "model_best", "in 1 places: missing: wop.W_c.bias"),
-        (drop("scp.W_att.weight"), "model_best", "expected a parser .*no matrix scp.W_att.weight"),
-        (extend, "model_best", "not used: wvp.W_n.bias"),
-        (widen, "model_best", "expected inputs of layers 8 wide, .* found 17"),
-        (flatten, "model_best", "wvp.wv_out.0: expected a weight of full rank"),
-        (shorten, "model_bert_best", r"misshapen: .* expected \(30, 8\), found \(5, 8\)"),
+        (lambda x: {"wop.W_c.bias": None}, {}, "model_best", "in 1 places: missing: wop.W_c.bias"),
+        (lambda x: {"scp.W_att.weight": None}, {}, "model_best", "no matrix scp.W_att.weight"),
+        (lambda x: {"wvp.W_n.bias": x[DENSE]}, {}, "model_best", "not used: wvp.W_n.bias"),
+        (widened, {}, "model_best", "expected inputs of layers 8 wide, .* found 17"),
+        (lambda x: {DENSE: 0 * x[DENSE]}, {}, "model_best", "wvp.wv_out.0: .* full rank"),
+        (dict, {WORDS_OF: 5}, "model_bert_best", r"misshapen: .* \(30, 8\), found \(5, 8\)"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(torch_bert, tmp_path, change, file, message):
-    files = write(torch_bert[0], tmp_path, *damaged(change))
+def test_files_that_do_not_fit_are_refused(torch_bert, tmp_path, of_parser, of_bert, file, message):
+    parser, bert = state_dicts(CONFIG)
+    parser |= of_parser(parser)
+    bert |= {name: bert[name][:length] for name, length in of_bert.items()}
+    parser = {name: value for name, value in parser.items() if value is not None}
+    files = write(torch_bert[0], tmp_path, parser, bert)
     with pytest.raises(InputError, match=f"{file}.pt: .*{message}"):
         load_sqlova(*files, CONFIG)
-
-
-def test_files_of_something_else_are_refused(torch_bert, tmp_path):
-    model, bert = write(torch_bert[0], tmp_path, *state_dicts(CONFIG))
-    with pytest.raises(InputError, match="bert_best.pt: expected a table of tensors under 'model'"):
-        load_sqlova(bert, model, CONFIG)
-    with pytest.raises(InputError, match="^[^:]*model_best.pt: expected .* under 'model_bert'"):
-        load_sqlova(model, model, CONFIG)
+    other = "bert_best.pt: expected a table of tensors under 'model'"
+    with pytest.raises(InputError, match=other):
+        load_sqlova(*files[::-1], CONFIG)
