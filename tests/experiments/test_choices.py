@@ -33,18 +33,12 @@ def write_questions(file, *, paragraphs=16):
         context = f"{person} lives in {place}."
         spoken = "yes" if i % 2 else "no"
         asked = "more" if i % 2 else "how"
+        nobody = [{"text": person, "answer_start": 0}]
+        nothing = {"answers": [], "is_impossible": True, "plausible_answers": nobody}
         questions = [
-            ("who", "Who lives?", {"answers": [{"text": person, "answer_start": 0}]}),
+            ("who", "Who lives?", {"answers": nobody}),
             ("said", f"How many {asked}?", {"answers": [{"text": spoken, "answer_start": -1}]}),
-            (
-                "none",
-                "Who ran yards?",
-                {
-                    "answers": [],
-                    "is_impossible": True,
-                    "plausible_answers": [{"text": person, "answer_start": 0}],
-                },
-            ),
+            ("none", "Who ran yards?", nothing),
         ]
         qas = [{"id": f"{kind}{i}", "question": text, **rest} for kind, text, rest in questions]
         content.append({"context": context, "qas": qas})

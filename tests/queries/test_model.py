@@ -79,27 +79,6 @@ def test_shapes_and_masks(parser):
     assert np.all(queries.first[0, :, :, 3] == -np.inf)
 
 
-@pytest.mark.slow
-def test_padding_changes_nothing(parser):
-    """Alone and tight, or beside another and in a larger batch full of junk.
-
-    Padded, question and headers are longer than the input, so that it is projected instead of them.
-    """
-    read = jax.jit(parser)
-    together = read(make_batch([0, 1]))
-    wide = make_batch([1, 0], tokens=24, pieces=25, words=7, columns=5, header=5, junk=3)
-    wide = read(wide)
-    for example in (0, 1):
-        columns, words = len(HEADERS[example]), len(WORDS[example])
-        for name in ("select", "aggregator", "number", "column", "operator", "first", "last"):
-            one, other = getattr(together, name)[example], getattr(wide, name)[1 - example]
-            if name != "number":
-                one, other = one[:columns], other[:columns]
-            if name in ("first", "last"):
-                one, other = one[..., :words], other[..., :words]
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
 def test_pieces_within_a_word_share_the_probability_of_values(parser):
     """The softmax over wordpieces is that over words times what no piece within a word has."""
     batch = make_batch([0, 1])

@@ -283,26 +283,6 @@ def test_what_was_found_stays_known_without_being_drawn_again():
     np.testing.assert_allclose(jax.jit(loss)(values), -jnp.mean(jnp.max(log_probs, -1)), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_systematic_exploration_tries_every_query_once():
-    objective = MAPO(samples=1, explore=8, memory=12, seen=NUM_QUERIES)
-    rows = jnp.array([False, True])
-    values = {name: np.zeros_like(x) for name, x in logits().items()}
-
-    @jax.jit
-    def visit(memory, key):
-        return objective(space_of(values), memory, step=0, key=key, rows=rows)[2]
-
-    memory, sizes = first_memory(objective), []
-    for visit_key in jax.random.split(KEY, 60):
-        memory = visit(memory, visit_key)
-        sizes.append(int(np.sum(np.asarray(memory["seen"][1]) > 0)))
-    assert sizes[0] > 6  # at most one sample more than was explored
-    assert sizes == sorted(sizes) and sizes[-1] == len(EVERY[1])
-    found = np.asarray(memory["solutions"][1])
-    assert {*map(tuple, found.tolist())} == {(-1,) * WIDTH, *map(tuple, RIGHT[1].tolist())}
-
-
 def test_what_is_remembered_is_not_explored_though_it_was_tried_long_ago():
     objective = MAPO(samples=2, explore=4, memory=2, seen=2)
     known = jnp.array([[[0], [1]]])

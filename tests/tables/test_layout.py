@@ -51,11 +51,11 @@ def test_cutting_is_taking_piece_by_piece(template, least):
     assert min(seen.values()) > 100, seen
 
 
-@pytest.mark.parametrize("room", [-5, 0, 3, 4, 11, 12, 100])
-def test_shortening_stops_at_the_room_and_at_one(room):
+def test_shortening_stops_at_the_room_and_at_one():
     lengths = np.array([5, 1, 6])
-    found = shorten(lengths, room)
-    assert found.sum() == min(max(room, 3), 12) and (found >= 1).all()
+    for room in (-5, 0, 3, 4, 11, 12, 100):
+        found = shorten(lengths, room)
+        assert found.sum() == min(max(room, 3), 12) and (found >= 1).all()
     assert lengths.tolist() == [5, 1, 6]
     assert shorten(np.zeros(0, np.int64), room).shape == (0,)
 
@@ -72,11 +72,7 @@ def test_a_piece_may_be_of_several_words_and_a_word_of_none():
         first, last = pieces_of_words(words, offsets, read)
         assert (first.tolist(), last.tolist()) == expected
         assert first.dtype == last.dtype == np.int32
-
-
-def test_no_words_and_no_pieces():
-    nothing = np.zeros((0, 2), np.int32)
-    some = np.array([[0, 2]])
+    nothing, some = np.zeros((0, 2), np.int32), np.array([[0, 2]])
     for words, offsets in ((nothing, some), (some, nothing), (nothing, nothing)):
         first, last = pieces_of_words(words, offsets, len(offsets))
         assert first.shape == last.shape == (0,)

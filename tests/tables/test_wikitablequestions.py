@@ -151,41 +151,28 @@ def test_broken_files_are_one_line(read, fields, options, message):
 
 @pytest.mark.parametrize(("part", "count"), [("train", 11321), ("dev", 2831)])
 def test_real_data_is_read_whole(shared_dir, part, count):
+    """And each table as `predict --table` reads it, but for the case of cells."""
     folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()
     questions = list(read_wikitablequestions(folder, f"random-split-1-{part}", skips=skips))
     assert len(questions) == count and skips.total == 0 and skips.warnings_as_dict() == {}
     assert len({question.id for question in questions}) == count
-
-
-def is_read_alike(question, folder):
-    """By `predict --table`, but for the case of cells."""
-    table = read_csv_table(folder / question.table.id, id=question.table.id)
-    rows = [[x.lower() if isinstance(x, str) else x for x in row] for row in table.rows]
-    return dataclasses.replace(table, rows=rows) == question.table
-
-
-def test_real_tables_are_read_as_predict_reads_them(read, shared_dir, tmp_path):
-    folder = shared_dir / "data/wikitablequestions"
-    (tmp_path / "csv").symlink_to(folder / "csv")
-    names = [str(file.relative_to(folder)) for file in folder.glob("csv/*/*.csv")]
-    questions, _ = read(*(line(name, context=name) for name in names), tables={})
-    assert len(questions) == 2108
-    assert all(is_read_alike(question, folder) for question in questions)
+    for table in {question.table.id: question.table for question in questions}.values():
+        found = read_csv_table(folder / table.id, id=table.id)
+        rows = [[x.lower() if isinstance(x, str) else x for x in row] for row in found.rows]
+        assert dataclasses.replace(found, rows=rows) == table
 
 
 def test_no_real_answer_is_lost_by_the_type_of_a_column(shared_dir):
-    # Where a cell's text is the answer, so is the number it was turned into.
+    """Where a cell's text is the answer, so is the number it was turned into."""
     folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()
     pairs = answers = 0
     for question in read_wikitablequestions(folder, "random-split-1-dev", skips=skips):
         target, table = Denotation(question.answer_texts), question.table
-        path = folder / table.id
-        rows = parse_csv(path.read_bytes().decode(), table.id, escapechar="\\", doublequote=False)[
-            1:
-        ]
-        for place, kind in enumerate(table.types):
+        text = (folder / table.id).read_bytes().decode()
+        _, *rows = parse_csv(text, table.id, escapechar="\\", doublequote=False)
+        for place in (place for place, kind in enumerate(table.types) if kind == "real"):
             for texts, cells in zip(rows, table.rows, strict=True):
-                if kind == "real" and cells[place] is not None:
+                if cells[place] is not None:
                     pairs += 1
                     if target.matches([texts[place]]):
                         answers += 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.programs.solutions.enumeration import enumerate_programs
+from hardem_jax.programs.solutions.enumeration import AnswerTest, enumerate_programs
 from hardem_jax.programs.solutions.execute import execute
 from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import (
@@ -157,6 +157,8 @@ def test_equals_brute_force(seed, most_links, most_fields):
     rng = random.Random(seed)
     brute = random_problem(rng, range(7), range(3, most_links + 1), range(most_fields + 1))
     programs = list(brute.with_results())
+    redundant = dataclasses.replace(brute.rules, redundant=True)
+    others = list(Brute(brute.table, brute.question, redundant).programs())
     for _ in range(4):
         target = Denotation(some_answer(rng, brute))
         solutions = enumerate_programs(brute.table, brute.question, target, brute.rules)
@@ -164,6 +166,11 @@ def test_equals_brute_force(seed, most_links, most_fields):
         expected = sorted(row for row, result in programs if target.matches(result))
         assert [tuple(row) for row in solutions.programs.tolist()] == expected
         assert solutions.size == len(solutions.programs)
+        # One by one, among others of any rules and rows that are no programs.
+        test = AnswerTest(brute.table, brute.links, target, brute.rules)
+        some = rng.sample(others, min(len(others), 200))
+        rows = np.array([*expected, *some, (30_000,) * 5, (-1,) * 5])
+        assert test(rows).tolist() == [tuple(row) in expected for row in rows.tolist()]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -11,67 +11,30 @@ def shown(cell):
     return {PARTS[part]: [value.shown for value in values] for part, values in found.items()}
 
 
-@pytest.mark.parametrize(
-    ("cell", "number", "second"),
-    [
-        ("w 13–0", 13, 0),
-        ("27-21 (ot)", 27, 21),
-        ("629 / 192", 629, 192),
-        ("323 ft (98 m)", 323, 98),
-        ("-3", -3, None),
-        ("−3", -3, None),
-        ("+12 (-5)", 12, -5),
-        ("u-15", 15, None),
-        ("1,234,567.5 km", 1234567.5, None),
-        ("5,5", 5, 5),
-        ("12,34", 12, 34),
-        ("4.19%", 4.19, None),
-        (".500", 0.5, None),
-        ("$2.5 million", 2.5e6, None),
-        ("1.2 billion (3 thousand)", 1.2e9, 3000),
-        ("3rd", 3, None),
-        ("t-5th", 5, None),
-        ("at #13 michigan", 13, None),
-        ("12[3]", 12, None),
-        ("12*", 12, None),
-        ("march 3, 1990 (14)", 14, None),
-        ("2:05.5 (3)", 3, None),
-        ("1990-91", 1990, 91),
-        ("none at all", None, None),
-        ("6½", 6.5, None),
-        ("½", 0.5, None),
-        ("1,034¼", 1034.25, None),
-        ("2 ½ doz.", 2.5, None),
-        ("4 ft 8½ in", 4, 8.5),
-        ("section ½", 0.5, None),
-        ("-3⅓", -3.333333, None),
-        ("10⁶", 10, None),
-        ("8²", 8, None),
-        ("5.3 km² (x³)", 5.3, None),
-        ("210 (6%)²", 210, 6),
-        ("12 millionaires", 12, None),
-        ("june 5-7, 1990", 7, 1990),
-        ("may 1990-1994", 1994, None),
-        ("14 november 1889– 27 may 1964", 27, 1964),
-        ("8:12–15", 15, None),
-        ("5 may 1990 -3", -3, None),
-        ("5 may 1990 (-3)", -3, None),
-        ("3 thousandths", 3, None),
-        ("3 millions", 3e6, None),
-        ("$2.4 mil", 2.4e6, None),
-        ("5 mils", 5, None),
-        ("-$5", -5, None),
-        ("-€5", -5, None),
-        ("-£4.5 million", -4.5e6, None),
-        ("(-¥5)", -5, None),
-        (7.5, 7.5, None),
-        (7, 7, None),
-    ],
-)
-def test_numbers(cell, number, second):
+NUMBERS = {"w 13–0": (13, 0), "27-21 (ot)": (27, 21), "629 / 192": (629, 192)}
+NUMBERS |= {"323 ft (98 m)": (323, 98), "-3": (-3, None), "−3": (-3, None), "+12 (-5)": (12, -5)}
+NUMBERS |= {"u-15": (15, None), "1,234,567.5 km": (1234567.5, None), "5,5": (5, 5)}
+NUMBERS |= {"12,34": (12, 34), "4.19%": (4.19, None), ".500": (0.5, None)}
+NUMBERS |= {"$2.5 million": (2.5e6, None), "1.2 billion (3 thousand)": (1.2e9, 3000)}
+NUMBERS |= {"3rd": (3, None), "t-5th": (5, None), "at #13 michigan": (13, None)}
+NUMBERS |= {"12[3]": (12, None), "12*": (12, None), "march 3, 1990 (14)": (14, None)}
+NUMBERS |= {"2:05.5 (3)": (3, None), "1990-91": (1990, 91), "none at all": (None, None)}
+NUMBERS |= {"6½": (6.5, None), "½": (0.5, None), "1,034¼": (1034.25, None), "2 ½ doz.": (2.5, None)}
+NUMBERS |= {"4 ft 8½ in": (4, 8.5), "section ½": (0.5, None), "-3⅓": (-3.333333, None)}
+NUMBERS |= {"10⁶": (10, None), "8²": (8, None), "5.3 km² (x³)": (5.3, None), "210 (6%)²": (210, 6)}
+NUMBERS |= {"12 millionaires": (12, None), "june 5-7, 1990": (7, 1990)}
+NUMBERS |= {"may 1990-1994": (1994, None), "14 november 1889– 27 may 1964": (27, 1964)}
+NUMBERS |= {"8:12–15": (15, None), "5 may 1990 -3": (-3, None), "5 may 1990 (-3)": (-3, None)}
+NUMBERS |= {"3 thousandths": (3, None), "3 millions": (3e6, None), "$2.4 mil": (2.4e6, None)}
+NUMBERS |= {"5 mils": (5, None), "-$5": (-5, None), "-€5": (-5, None)}
+NUMBERS |= {"-£4.5 million": (-4.5e6, None), "(-¥5)": (-5, None), 7.5: (7.5, None), 7: (7, None)}
+
+
+@pytest.mark.parametrize("cell", NUMBERS)
+def test_numbers(cell):
     found = shown(cell)
-    assert found.get("number") == (None if number is None else [number])
-    assert found.get("second number") == (None if second is None else [second])
+    number, second = [None if x is None else [x] for x in NUMBERS[cell]]
+    assert (found.get("number"), found.get("second number")) == (number, second)
 
 
 @pytest.mark.parametrize(
@@ -142,39 +105,27 @@ def test_times(cell, seconds):
     assert shown(cell).get("time") == (seconds and [pytest.approx(seconds)])
 
 
-@pytest.mark.parametrize(
-    ("cell", "items"),
-    [
-        ("jp, na", ["jp", "na"]),
-        ("FC/NES", ["FC", "NES"]),
-        ("ann; bo and cy & di", ["ann", "bo", "cy", "di"]),
-        ("a • b", ["a", "b"]),
-        ("team (x, y)", ["team (x, y)"]),
-        ("july 6, 2010", ["july 6, 2010"]),
-        ("1,234", ["1,234"]),
-        ("sandy", ["sandy"]),
-    ],
-)
-def test_items(cell, items):
-    assert shown(cell)["item"] == items and shown(cell)["count"] == [len(items)]
+ITEMS = {"jp, na": ["jp", "na"], "FC/NES": ["FC", "NES"]}
+ITEMS |= {"ann; bo and cy & di": ["ann", "bo", "cy", "di"], "a • b": ["a", "b"]}
+ITEMS |= {"team (x, y)": ["team (x, y)"], "july 6, 2010": ["july 6, 2010"], "1,234": ["1,234"]}
+ITEMS |= {"sandy": ["sandy"]}
 
 
-@pytest.mark.parametrize(
-    ("cell", "first", "second"),
-    [
-        ("John (Canada)", "John", "Canada"),
-        ("new york, usa", "new york", "usa"),
-        ("a, b, c", "a, b", "c"),
-        ("x - y", "x", "y"),
-        ("x / y", "x", "y"),
-        ("goal: ann", "goal", "ann"),
-        ("w 13–0", "w", "13–0"),
-        ("co-op", "co-op", None),
-        ("july 6, 2010", "july 6, 2010", None),
-    ],
-)
-def test_halves(cell, first, second):
-    assert shown(cell)["first"] == [first] and shown(cell).get("second") == (second and [second])
+def test_items():
+    for cell, items in ITEMS.items():
+        assert shown(cell)["item"] == items and shown(cell)["count"] == [len(items)], cell
+
+
+HALVES = {"John (Canada)": ("John", "Canada"), "new york, usa": ("new york", "usa")}
+HALVES |= {"a, b, c": ("a, b", "c"), "x - y": ("x", "y"), "x / y": ("x", "y")}
+HALVES |= {"goal: ann": ("goal", "ann"), "w 13–0": ("w", "13–0"), "co-op": ("co-op", None)}
+HALVES |= {"july 6, 2010": ("july 6, 2010", None)}
+
+
+def test_halves():
+    for cell, (first, second) in HALVES.items():
+        assert shown(cell)["first"] == [first], cell
+        assert shown(cell).get("second") == (second and [second]), cell
 
 
 def test_nothing():

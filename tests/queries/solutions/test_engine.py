@@ -121,21 +121,13 @@ def test_vectors_of_the_official_engine(shared_dir):
 @pytest.mark.parametrize(
     ("kind", "cells", "aggregator", "expected"),
     [
-        ("real", [3.0, 5.0], SUM, 3.0 + 5.0),
         ("text", ["3", "5"], SUM, 8),  # integers, since each of the texts is one
-        ("text", ["3", "5.0"], SUM, 8.0),
         ("text", ["3 km", "about 5"], SUM, 3.0),
-        ("text", ["ann"], SUM, 0.0),
         ("text", ["3", None, "4"], AVG, 7 / 2),
-        ("text", ["3", None], COUNT, 1),
-        ("text", ["10", "9"], MAX, "9"),
         ("text", ["b", "é", "a"], MAX, "é"),
         ("real", [9.0, "n/a", None], MAX, "n/a"),
-        ("real", [9.0, "n/a", None], MIN, 9.0),
         ("real", ["12", 3], SUM, 15.0),  # stored as numbers
         ("text", [12.0, 3], MIN, "12.0"),  # stored as text
-        ("real", [], SUM, None),
-        ("real", [], COUNT, 0),
         ("real", [None], AVG, None),
         ("real", [math.inf, -math.inf], SUM, None),
         ("real", [math.nan], COUNT, 0),  # NaN is NULL
@@ -149,26 +141,19 @@ def test_aggregates(kind, cells, aggregator, expected):
 @pytest.mark.parametrize(
     ("kind", "cells", "operator", "value", "expected"),
     [
-        ("text", ["ann", "bo"], EQUAL, "ANN", ["ann"]),
         ("text", ["Ann", "Bo"], EQUAL, "aNN", ["ann"]),
-        ("text", ["Ann", "bo"], ABOVE, "ann", ["bo"]),
-        ("real", ["N/A", 3.0], EQUAL, 3, [3.0]),
         ("real", [-0.0, 1.0], EQUAL, 0, [0.0]),
         ("text", ["7", "7.0"], EQUAL, 7, ["7"]),
-        ("text", ["7", "7.0"], EQUAL, 7.0, ["7.0"]),
         ("text", ["10", "9", None], ABOVE, "5", ["9"]),
         ("real", [1234.0], EQUAL, "1,234", [1234.0]),
         ("real", [12.0], EQUAL, "1,2", [12.0]),
         ("real", [1000.0], EQUAL, "1e3", [1000.0]),
-        ("real", [-2.0, 2.0], EQUAL, "-2", [-2.0]),
         ("real", [-2.0, 2.0], EQUAL, "-2 m", [2.0]),  # the second alternative has no sign
         ("real", [-2.5, 2.5], EQUAL, "-2.5 m", [-2.5]),
         ("real", [96.0, 97.0], ABOVE, "no. 96", [97.0]),
         ("real", [1.0, "n/a", None], ABOVE, 5, ["n/a"]),
-        ("real", [1.0, "n/a", None], BELOW, 5, [1.0]),
         ("real", [float(2**53)], EQUAL, 2**53 + 1, []),
         ("real", [1.0], ABOVE, "nan", []),
-        ("real", [1.0], BELOW, "inf", [1.0]),
     ],
 )
 def test_conditions(kind, cells, operator, value, expected):
@@ -344,19 +329,15 @@ def test_cells_can_be_shown_as_they_were_written():
     assert written(0, NONE, (Condition(0, EQUAL, "nobody"),)) == []
 
 
-def test_there_is_no_negative_zero():
-    for cells in ([-0.0, -0.0], [-0.0, None], [np.float64(-0.0)]):
-        found = both(column_of("real", *cells), Query(0, NONE))
-        assert str(found[0]) == "0.0"
-        assert str(execute_sql(column_of("real", *cells), Query(0, MAX))[0]) == "0.0"
-    assert str(plain_value("-0")) == "0.0"
-
-
 def test_numpy_cells_and_values_are_those_of_python():
     table = column_of("real", np.int64(7), np.float32(0.5), np.bool_(True), np.float64("nan"))
     assert both(table, Query(0, NONE)) == [7.0, 0.5, 1.0, None]
     assert both(table, Query(0, NONE, (Condition(0, EQUAL, np.int64(7)),))) == [7.0]
     assert both(column_of("text", np.str_("Ann")), Query(0, NONE)) == ["ann"]
+    for cells in ([-0.0, -0.0], [-0.0, None], [np.float64(-0.0)]):  # there is no negative zero
+        for aggregator in (NONE, MAX):
+            assert str(both(column_of("real", *cells), Query(0, aggregator))[0]) == "0.0"
+    assert str(plain_value("-0")) == "0.0"
 
 
 @pytest.mark.parametrize(
