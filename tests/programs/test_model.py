@@ -12,7 +12,6 @@ from hardem_jax.programs.model import (
     FIELD_FACTS,
     KINDS,
     LINK_FACTS,
-    NUM_KINDS,
     ProgramParser,
 )
 from hardem_jax.programs.solutions.rules import may_modify, may_select
@@ -103,18 +102,6 @@ def test_a_slot_has_what_suits_it_and_nothing_else(parser):
         sums = np.exp(table).sum(axis=-1)
         assert np.all(np.isclose(sums, 1, rtol=1e-5) | (sums == 0))
     np.testing.assert_allclose(np.exp(programs.shape).sum(axis=-1), 1, rtol=1e-5)
-
-
-def test_shapes_with_the_same_kind_of_slot_share_a_factor():
-    by_shape = dict(zip(SHAPES, KINDS, strict=True))
-    values = [by_shape[Shape("values", "none", c)] for c in ("all", "one", "and")]
-    assert len({kinds[0] for kinds in values}) == 1
-    assert values[1][2] != values[2][2] != -1 and values[0][2] == -1
-    highest = [by_shape[Shape("values", "highest", c)] for c in ("all", "one")]
-    assert highest[0][1] == highest[1][1] >= 0 and highest[1][2] == values[1][2]
-    assert by_shape[Shape("values", "next", "one")][2] != values[1][2]
-    for place, count in enumerate(NUM_KINDS):
-        assert {kinds[place] for kinds in KINDS} == {-1, *range(count)}
 
 
 def test_padding_changes_nothing(parser):

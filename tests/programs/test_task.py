@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.programs import records
 from hardem_jax.programs.config import ProgramInference
 from hardem_jax.programs.distribution import SLOTS, ProgramDistribution
 from hardem_jax.programs.model import KINDS, NUM_KINDS
 from hardem_jax.programs.records import links_of, program_question
-from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.programs.solutions.types import PARTS, SHAPES, Field, Shape
 from hardem_jax.programs.task import ProgramQuestions, ProgramTask
@@ -152,23 +150,14 @@ def test_a_question_prepared_by_other_rules_is_refused():
         ProgramTask(ProgramInference(), RULES).check(data, None, "runs/1")
 
 
-def test_the_links_of_a_question_are_found_once(monkeypatch):
-    table = dataclasses.replace(TABLE, id="own")
-    asked, other = question(), question(rules=dataclasses.replace(RULES, negation=True))
-    found = []
-
-    def find(indexed, text, words, rules):
-        found.append((indexed.header, text, rules))
-        return find_links(indexed, text, words, rules)
-
-    monkeypatch.setattr(records, "find_links", find)
-    links = [links_of(asked, table, RULES) for _ in range(2)]
-    assert links[0] is links[1] and len(found) == 1
-    assert np.array_equal(links[0].array, asked.links)
-    # Not those of other rules or of another table, whose rows differ.
-    more = links_of(other, table, dataclasses.replace(RULES, negation=True))
+def test_the_links_of_a_question_are_found_once():
+    """And not taken for those of other rules or of another table, whose rows differ."""
+    table, more = dataclasses.replace(TABLE, id="own"), dataclasses.replace(RULES, negation=True)
+    asked = question()
+    links = links_of(asked, table, RULES)
+    assert links_of(asked, table, RULES) is links and np.array_equal(links.array, asked.links)
+    assert len(links_of(question(rules=more), table, more)) > len(links)
     turned = dataclasses.replace(table, rows=table.rows[::-1])
-    assert len(more) > len(links[0]) and len(found) == 2
-    assert links_of(asked, turned, RULES).masks != links[0].masks and len(found) == 3
+    assert links_of(asked, turned, RULES).masks != links.masks
     with pytest.raises(InputError, match="expected the links it was prepared with"):
         links_of(dataclasses.replace(asked, links=asked.links[:-1]), table, RULES)

@@ -48,25 +48,6 @@ def test_queries_are_those_of_a_build(shared_dir, builder, name, questions, quer
     assert check_queries(builder, itertools.islice(examples, questions)) > queries
 
 
-@pytest.mark.parametrize("shared_columns", [False, True])
-def test_rows_are_those_of_the_engine(shared_columns):
-    table = {
-        "id": range(6),
-        "n": [5, 6, 7, 8, 9, 6],
-        "club": ["6", "york", "x", "new york", "", "6"],
-    }
-    rules = SqlRules(shared_columns=shared_columns)
-    found = 0
-    for answer in (0, 1, 3, [3, 4], 6):
-        z = find_queries(table, "Who is over 8 and over 6 in new york?", answer, rules=rules)
-        for query in z:
-            ids = execute_sql(z.table, Query(0, 0, query.query.conditions))
-            assert list(query.rows) == ids
-            columns = [condition.column for condition in query.query.conditions]
-            found += len(columns) > len(set(columns))
-    assert (found > 0) == shared_columns
-
-
 def test_what_is_shown_of_queries():
     question = "How many goals of Number 8 or 7?"
     z = find_queries(TABLE, question, 1, rules=SqlRules(max_conditions=1))

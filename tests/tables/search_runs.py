@@ -86,17 +86,11 @@ def run_in(folder, training, model, inputs, steps=60, killed_after=None):
     return result, [line for line in lines if line["kind"] == "train"]
 
 
-def learns(folder, *run):
-    """Rewards rise until all questions are solved; returns what `run_in` does."""
-    whole, steps = run_in(folder, *run)
+def learns_and_resumes(folder, *run):
+    """Rewards rise until all questions are solved, and a killed run ends alike, bit for bit."""
+    whole, steps = run_in(folder / "whole", *run)
     early, late = (np.mean([s["reward"] for s in part]) for part in (steps[:6], steps[-6:]))
     assert late > early + 0.2 and steps[-1]["found"] == steps[-2]["found"] == 1
-    return whole, steps
-
-
-def learns_and_resumes(folder, *run):
-    """Rewards rise, and a killed run ends with the same parameters and memory, bit for bit."""
-    whole, steps = learns(folder / "whole", *run)
     with pytest.raises(Killed):
         run_in(folder / "killed", *run, killed_after=27)
     resumed, again = run_in(folder / "killed", *run)

@@ -7,7 +7,7 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.tables.examples import TableQuestion
-from hardem_jax.tables.jsonl import read_table, read_table_questions
+from hardem_jax.tables.jsonl import read_table_questions
 from hardem_jax.tables.table import Table
 from tests.tiny import write_table_questions
 
@@ -95,16 +95,6 @@ def test_another_layout_is_an_error(read, records, message):
     with pytest.raises(InputError, match=message) as caught:
         read(*records)
     assert "train.jsonl: line" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_rows_are_fitted_only_if_that_is_asked_for():
-    record = table(rows=[["A"], ["B", 1, 2], []])["table"]
-    skips = ExclusionCounts()
-    found = read_table(record, "x", lower=True, skips=skips)
-    assert found.rows == (("a", None), ("b", 1), (None, None))
-    assert skips.warnings_as_dict() == {"table with rows of different lengths, padded": 1}
-    with pytest.raises(InputError, match="expected 2 cells, found 1"):
-        read_table(record, "x")
 
 
 def test_questions_and_tables_may_be_csv_files(read):

@@ -5,6 +5,7 @@ It follows the docstring of `hardem_jax.programs.solutions.types` and shares no 
 """
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -58,7 +59,7 @@ class Reference:
         """The rows that satisfy a link."""
         on_text = link.field.is_text and OPERATORS[link.operator] in ("=", "contains")
         rows = self._rows if on_text else self._ordinary
-        return [r for r in rows if _holds(link, self._keys(link.field, r))]
+        return [r for r in rows if _holds(link, self._keys(link.field, [r]))]
 
     def execute(self, program: Program) -> list | None:
         """The result of a program; None if it has none."""
@@ -67,37 +68,32 @@ class Reference:
         sets = [self.rows_of(link) for link in program.links]
         if program.shape.connective == "versus":
             return self._versus(program, *sets)
-        rows = self._final(program, sets)
+        rows = self._final(program, *sets)
         return self._result(program, rows) if rows else None
 
-    def _keys(self, field: Field, row: int) -> list[Key]:
-        return [key for key, _ in self._values(field, row)]
+    def _values(self, field: Field | None, rows: Sequence[int]) -> list[Value]:
+        assert field is not None
+        known = self._fields.get(field.code)
+        return [value for row in rows for value in known[row]] if known else []
 
-    def _values(self, field: Field, row: int) -> Sequence[Value]:
-        return self._fields[field.code][row] if field.code in self._fields else ()
+    def _keys(self, field: Field | None, rows: Sequence[int]) -> list[Key]:
+        return [key for key, _ in self._values(field, rows)]
 
-    def _final(self, program: Program, sets: Sequence[Sequence[int]]) -> list[int]:
-        targets = self._ordinary
-        match program.shape.connective:
-            case "all":
-                rows = targets
-            case "one":
-                rows = list(sets[0])
-            case "and":
-                rows = [r for r in sets[0] if r in sets[1]]
-            case "or":
-                rows = [r for r in self._rows if r in sets[0] or r in sets[1]]
-            case "and not":
-                rows = [r for r in sets[0] if r not in sets[1]]
-            case "to":
-                rows, targets = map(list, sets)
-            case other:
-                raise ValueError(other)
-        if not rows:
-            return []
-        return self._modified(program.shape.modifier, program.modify, rows, targets)
+    def _final(self, program: Program, a: Sequence[int] = (), b: Sequence[int] = ()) -> list[int]:
+        connective, targets = program.shape.connective, self._ordinary
+        if connective == "all":
+            a = targets
+        elif connective == "and":
+            a = [r for r in a if r in b]
+        elif connective == "or":
+            a = [r for r in self._rows if r in a or r in b]
+        elif connective == "and not":
+            a = [r for r in a if r not in b]
+        elif connective == "to":
+            targets = b
+        return self._modified(program.shape.modifier, program.modify, list(a), targets) if a else []
 
-    def _modified(self, modifier, field, rows, targets) -> list[int]:
+    def _modified(self, modifier: str, field: Field | None, rows: list[int], targets) -> list[int]:
         match modifier:
             case "none":
                 return rows
@@ -109,45 +105,41 @@ class Reference:
                 return [r for r in targets if r < min(rows)][-1:]
             case "next":
                 return [r for r in targets if r > max(rows)][:1]
-            case "same":
-                known = {key for r in rows for key in self._keys(field, r)}
-                return [
-                    r for r in targets if r not in rows and known.intersection(self._keys(field, r))
-                ]
-            case "highest":
-                return self._extreme(max, field, rows)
-            case "lowest":
-                return self._extreme(min, field, rows)
-            case "higher" | "next higher":
-                above = self._beyond(max, lambda key, bound: key > bound, field, rows, targets)
-                return self._extreme(min, field, above) if modifier == "next higher" else above
-            case "lower" | "next lower":
-                below = self._beyond(min, lambda key, bound: key < bound, field, rows, targets)
-                return self._extreme(max, field, below) if modifier == "next lower" else below
-        raise ValueError(modifier)
-
-    def _extreme(self, choose: Callable, field: Field, rows: list[int]) -> list[int]:
-        keys = [key for r in rows for key in self._keys(field, r)]
-        return [r for r in rows if choose(keys) in self._keys(field, r)] if keys else []
-
-    def _beyond(self, choose, is_beyond, field, rows, targets) -> list[int]:
-        keys = [key for r in rows for key in self._keys(field, r)]
+        keys = self._keys(field, rows)
         if not keys:
             return []
-        bound = choose(keys)
-        return [r for r in targets if any(is_beyond(key, bound) for key in self._keys(field, r))]
+        match modifier.removeprefix("next "):
+            case "same":
+                others = [r for r in targets if r not in rows]
+                return [r for r in others if {*keys}.intersection(self._keys(field, [r]))]
+            case "highest":
+                return [r for r in rows if max(keys) in self._keys(field, [r])]
+            case "lowest":
+                return [r for r in rows if min(keys) in self._keys(field, [r])]
+            case "higher":
+                nearest, beyond = "lowest", max(keys).__lt__
+            case "lower":
+                nearest, beyond = "highest", min(keys).__gt__
+            case _:
+                raise ValueError(modifier)
+        reached = [r for r in targets if any(map(beyond, self._keys(field, [r])))]
+        if modifier.startswith("next ") and reached:
+            return self._modified(nearest, field, reached, targets)
+        return reached
 
     def _result(self, program: Program, rows: list[int]) -> list | None:
         result, field = program.shape.result, program.select
         if result == "count":
             return [float(len(rows))]
-        assert field is not None
+        values, keys = self._values(field, rows), self._keys(field, rows)
         if result in ("gap", "total"):
-            return self._pair(result, field, program.modify, rows)
-        values = [value for r in rows for value in self._values(field, r)]
+            others = self._keys(program.modify, rows)
+            if len(rows) > 1 or not keys or not others:
+                return None
+            combine = operator.add if result == "total" else lambda a, b: abs(a - b)
+            return _number(lambda: combine(keys[0], others[0]))
         if not values:
             return None
-        keys = [key for key, _ in values]
         match result:
             case "values":
                 return [shown for _, shown in values]
@@ -159,29 +151,15 @@ class Reference:
                 return _number(lambda: math.fsum(keys) / len(keys))
             case "range":
                 return _number(lambda: max(keys) - min(keys)) if len(set(keys)) > 1 else None
-        shown = {}
-        for key, cell in values:
-            shown.setdefault(key, cell)
-        counts = Counter(key for r in rows for key in set(self._keys(field, r)))
-        match result:
-            case "most common":
-                wanted = {max(counts.values())} if len(counts) > 1 else set()
-            case "least common":
-                wanted = {min(counts.values())} if len(counts) > 1 else set()
-            case "repeated":
-                wanted = set(counts.values()) - {1}
-            case _:
-                raise ValueError(result)
-        return [cell for key, cell in shown.items() if counts[key] in wanted] or None
-
-    def _pair(self, result: str, first: Field, second: Field | None, rows) -> list | None:
-        assert second is not None
-        if len(rows) > 1:
-            return None
-        a, b = self._keys(first, rows[0]), self._keys(second, rows[0])
-        if not a or not b:
-            return None
-        return _number(lambda: abs(a[0] - b[0]) if result == "gap" else a[0] + b[0])
+        counts = Counter(key for r in rows for key in set(self._keys(field, [r])))
+        if result == "repeated":
+            wanted = set(counts.values()) - {1}
+        else:
+            extreme = {"most common": max, "least common": min}[result]
+            wanted = {extreme(counts.values())} if len(counts) > 1 else set()
+        # As where a key first appears.
+        shown = dict(reversed(values))
+        return [shown[key] for key in dict.fromkeys(keys) if counts[key] in wanted] or None
 
     def _versus(self, program: Program, left: Sequence[int], right: Sequence[int]) -> list | None:
         if not left or not right:
@@ -193,27 +171,24 @@ class Reference:
             return self._whether(len(left) > len(right))
         if result == "is within":
             return self._whether(set(left) <= set(right))
-        assert program.select is not None
-        a, b = ({k for r in rows for k in self._keys(program.select, r)} for rows in (left, right))
+        a, b = ({*self._keys(program.select, rows)} for rows in (left, right))
         if len(a) != 1 or len(b) != 1:
             return None
         (a,), (b,) = a, b
-        match result:
-            case "difference":
-                return _number(lambda: abs(a - b))
-            case "is higher":
-                return self._whether(a > b)
-            case "is same":
-                return self._whether(a == b)
-        raise ValueError(result)
+        if result == "difference":
+            return _number(lambda: abs(a - b))
+        return self._whether(a > b if result == "is higher" else a == b)
 
     def _whether(self, truth: bool) -> list:
         return [self._truths[0] if truth else self._truths[1]]
 
 
+_COMPARED = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
 def _holds(link: Link, keys: list[Key]) -> bool:
-    value: Key = link.value
-    match OPERATORS[link.operator]:
+    name, value = OPERATORS[link.operator], link.value  # None of "empty" and "not empty"
+    match name:
         case "empty":
             return not keys
         case "not empty":
@@ -222,24 +197,10 @@ def _holds(link: Link, keys: list[Key]) -> bool:
             return value in keys
         case "!=":
             return bool(keys) and value not in keys
-        case ">":
-            return any(key > value for key in keys)
-        case ">=":
-            return any(key >= value for key in keys)
-        case "<":
-            return any(key < value for key in keys)
-        case "<=":
-            return any(key <= value for key in keys)
         case "contains":
-            return any(
-                key != value and _has_words(key.split(" "), value.split(" ")) for key in keys
-            )
-    raise ValueError(link.operator)
-
-
-def _has_words(words: list[str], wanted: list[str]) -> bool:
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[start : start + len(wanted)] == wanted for start in starts)
+            return any(key != value and f" {value} " in f" {key} " for key in keys)
+    compare: Callable[[Key, Key], bool] = _COMPARED[name]
+    return any(compare(key, value) for key in keys)
 
 
 def _number(compute: Callable[[], float]) -> list[float] | None:

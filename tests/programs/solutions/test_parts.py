@@ -37,35 +37,22 @@ def test_numbers(cell):
     assert (found.get("number"), found.get("second number")) == (number, second)
 
 
-@pytest.mark.parametrize(
-    ("cell", "date", "years"),
-    [
-        ("july 6, 2010", "2010-07-06", [2010]),
-        ("6 july 2010", "2010-07-06", [2010]),
-        ("6 jul", "xxxx-07-06", []),
-        ("Sept. 9th", "xxxx-09-09", []),
-        ("march 1983", "1983-03-xx", [1983]),
-        ("march", "xxxx-03-xx", []),
-        ("2010-07-06", "2010-07-06", [2010]),
-        ("11/09/2013*", "2013-11-09", [2013]),
-        ("friday, may 3, 1990", "1990-05-03", [1990]),
-        ("may 1990 - june 1994", "1990-05-xx", [1990, 1994]),
-        ("february 29, 2011", None, [2011]),
-        ("1990–94", None, [1990, 1994]),
-        ("1990-1994", None, [1990, 1994]),
-        ("1999/00", None, [1999, 2000]),
-        ("1999–00", None, [1999, 2000]),
-        ("1899-00", None, [1899, 1900]),
-        ("1998-00", None, [1998]),
-        ("1999-99", None, [1999]),
-        ("1990", None, [1990]),
-        ("12,345", None, []),
-        ("mayor 5", None, []),
-        ("31/31/2010", None, [2010]),
-    ],
-)
-def test_dates(cell, date, years):
-    found = shown(cell)
+DATES = {"july 6, 2010": ("2010-07-06", [2010]), "6 july 2010": ("2010-07-06", [2010])}
+DATES |= {"6 jul": ("xxxx-07-06", []), "Sept. 9th": ("xxxx-09-09", [])}
+DATES |= {"march 1983": ("1983-03-xx", [1983]), "march": ("xxxx-03-xx", [])}
+DATES |= {"2010-07-06": ("2010-07-06", [2010]), "11/09/2013*": ("2013-11-09", [2013])}
+DATES |= {"friday, may 3, 1990": ("1990-05-03", [1990])}
+DATES |= {"may 1990 - june 1994": ("1990-05-xx", [1990, 1994]), "february 29, 2011": (None, [2011])}
+DATES |= {"1990–94": (None, [1990, 1994]), "1990-1994": (None, [1990, 1994])}
+DATES |= {"1999/00": (None, [1999, 2000]), "1999–00": (None, [1999, 2000])}
+DATES |= {"1899-00": (None, [1899, 1900]), "1998-00": (None, [1998]), "1999-99": (None, [1999])}
+DATES |= {"1990": (None, [1990]), "12,345": (None, []), "mayor 5": (None, [])}
+DATES |= {"31/31/2010": (None, [2010])}
+
+
+@pytest.mark.parametrize("cell", DATES)
+def test_dates(cell):
+    (date, years), found = DATES[cell], shown(cell)
     assert found.get("date") == (date and [date])
     assert found.get("year", []) + found.get("last year", []) == years
     if date:
@@ -81,28 +68,16 @@ def test_dates_are_ordered_by_days():
     assert keys[1] - keys[0] == 1 and keys[3] - keys[2] == 1 and keys[3] - keys[0] == 306
 
 
-@pytest.mark.parametrize(
-    ("cell", "seconds"),
-    [
-        ("2:35.4", 155.4),
-        ("1:02:03", 3723),
-        ("6:00 pm", 64800),
-        ("12:30 a.m.", 1800),
-        ("1h 20m", 4800),
-        ("5 min 3 s", 303),
-        ("2 hours 5 minutes", 7500),
-        ("+1:20.3", 80.3),
-        ("2:1", None),
-        ("70 minutes", None),
-        ("7-6(4)", None),
-        ("1:75", None),
-        ("1:05½", 65.5),
-        pytest.param("9" * 400 + " h 5 min", None, id="hours beyond float64"),
-        pytest.param("9" * 5000 + " h 5 min", None, id="hours beyond int"),
-    ],
-)
-def test_times(cell, seconds):
-    assert shown(cell).get("time") == (seconds and [pytest.approx(seconds)])
+TIMES = {"2:35.4": 155.4, "1:02:03": 3723, "6:00 pm": 64800, "12:30 a.m.": 1800, "1h 20m": 4800}
+TIMES |= {"5 min 3 s": 303, "2 hours 5 minutes": 7500, "+1:20.3": 80.3, "1:05½": 65.5}
+# Hours beyond float64, and beyond int.
+TIMES |= dict.fromkeys(("9" * 400 + " h 5 min", "9" * 5000 + " h 5 min"))
+TIMES |= dict.fromkeys(("2:1", "70 minutes", "7-6(4)", "1:75"))
+
+
+def test_times():
+    for cell, seconds in TIMES.items():
+        assert shown(cell).get("time") == (seconds and [pytest.approx(seconds)]), cell
 
 
 ITEMS = {"jp, na": ["jp", "na"], "FC/NES": ["FC", "NES"]}
