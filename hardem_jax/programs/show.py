@@ -10,9 +10,7 @@ import numpy as np
 from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.records import links_of, to_program_question
 from hardem_jax.programs.solutions.execute import rows_of_program
-from hardem_jax.programs.solutions.links import find_links
 from hardem_jax.programs.solutions.rules import ProgramRules
-from hardem_jax.programs.solutions.table import program_table
 from hardem_jax.programs.solutions.types import Field, Links, Program
 from hardem_jax.show.record import (
     ROW_NUMBER,
@@ -83,8 +81,7 @@ def built_record(
     """A record of a build with its Z."""
     asked, table = to_program_question(record), table_of(record)
     rules = ProgramRules(**options["rules"])
-    links = find_links(program_table(table), asked.question, asked.words, rules)
-    return program_record(asked, table, links, choose)
+    return program_record(asked, table, links_of(asked, table, rules), choose)
 
 
 def _column(field: Field | None, table: Table) -> int:

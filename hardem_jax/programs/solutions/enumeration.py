@@ -102,20 +102,14 @@ def enumerate_programs(
         chosen = np.arange(size)
     else:
         chosen = np.sort(np.random.default_rng(seed).choice(size, rules.cap, replace=False))
-    programs = _written_out(groups, sizes, chosen)
-    return Solutions(programs, links, size, max_links)
-
-
-def _written_out(groups: Sequence[_Group], sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """``[Z, ROW_WIDTH]`` int16: the programs of these numbers, sorted."""
-    ends = np.cumsum(sizes)
-    owners = np.searchsorted(ends, chosen, side="right").tolist()
-    starts = (ends - sizes).tolist()
+    owners = np.searchsorted(ends := np.cumsum(sizes), chosen, side="right")
+    places = (chosen - (ends - sizes)[owners]).tolist()
     rows = [
-        (*groups[owner][:3], *groups[owner].pairs[number - starts[owner]])
-        for owner, number in zip(owners, chosen.tolist(), strict=True)
+        (*groups[owner][:3], *groups[owner].pairs[place])
+        for owner, place in zip(owners.tolist(), places, strict=True)
     ]
-    return np.array(sorted(rows), np.int16).reshape(-1, ROW_WIDTH)
+    programs = np.array(sorted(rows), np.int16).reshape(-1, ROW_WIDTH)
+    return Solutions(programs, links, size, max_links)
 
 
 class _Search:
@@ -248,22 +242,18 @@ def joined(links: Links, ordinary: int, pairs: Pairs, rules: ProgramRules) -> di
             sets["one"].setdefault(mask, []).append((index, -1))
     fields = links.array[:, 0].tolist()
     for i, j in pairs:
-        for connective, first, second in _ways(i, j, fields[i] == fields[j], rules):
+        ways = [("and", i, j)]
+        if fields[i] == fields[j] and rules.alternatives:
+            ways.append(("or", i, j))
+        if rules.negation:
+            ways += [("and not", i, j), ("and not", j, i)]
+        for connective, first, second in ways:
             a, b = links.masks[first], links.masks[second]
             rows = connect(connective, a, b)
             if rows and (rules.redundant or rows not in (a, b)):
                 if may_pair(connective, links, first, second):
                     sets[connective].setdefault(rows, []).append((first, second))
     return sets
-
-
-def _ways(i: int, j: int, same_field: bool, rules: ProgramRules) -> list[tuple[str, int, int]]:
-    ways = [("and", i, j)]
-    if same_field and rules.alternatives:
-        ways.append(("or", i, j))
-    if rules.negation:
-        ways += [("and not", i, j), ("and not", j, i)]
-    return ways
 
 
 def by_pair_of_sets(links: Links, pairs: Pairs) -> dict[tuple[int, int], Pairs]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hardem_jax.programs.solutions.parts import Key
-from hardem_jax.programs.solutions.table import FieldValues, ProgramTable, program_table
+from hardem_jax.programs.solutions.table import FieldValues, program_table
 from hardem_jax.programs.solutions.types import MOVES, NUMBER_RESULTS, SHAPES, Links, Shape
 from hardem_jax.tables.table import Table, mask_rows
 
@@ -22,8 +22,7 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
     Raises:
         IndexError: there is no such shape or link.
     """
-    indexed = program_table(table)
-    shape, f, g, a, b = _operands(indexed, row, links)
+    shape, f, g, a, b, ordinary = _operands(table, row, links)
     if (shape.has_select and f is None) or (shape.has_modify and g is None):
         return None
     if (f and f.field.is_text and shape.result in NUMBER_RESULTS) or (
@@ -32,12 +31,11 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
         return None
     if shape.connective == "versus":
         return compare(shape.result, f, a, b, links.truths)
-    start = connect(shape.connective, a, b)
-    targets = b if shape.connective == "to" else indexed.ordinary
+    start, final = _start_and_final(shape, g, a, b, ordinary)
     if shape.result in ("gap", "total"):
         assert f is not None and g is not None
         return two_fields(shape.result, f, g, start)
-    return aggregate(shape.result, f, modify_rows(shape.modifier, g, start, targets))
+    return aggregate(shape.result, f, final)
 
 
 def rows_of_program(
@@ -47,35 +45,29 @@ def rows_of_program(
 
     Twice the rows of either link for "versus", which has no modifier.
     """
-    indexed = program_table(table)
-    shape, _, g, a, b = _operands(indexed, row, links)
-    if shape.connective == "versus":
-        start = final = a | b
-    else:
-        start = connect(shape.connective, a, b)
-        targets = b if shape.connective == "to" else indexed.ordinary
-        final = start
-        if shape.result not in ("gap", "total"):
-            final = modify_rows(shape.modifier, g, start, targets)
+    shape, _, *operands = _operands(table, row, links)
+    start, final = _start_and_final(shape, *operands)
     return tuple(mask_rows(start)), tuple(mask_rows(final))
 
 
-class _Operands(NamedTuple):
-    """What a program computes with: fields that exist, and the rows of its links."""
-
-    shape: Shape
-    f: FieldValues | None
-    g: FieldValues | None
-    a: int
-    b: int
-
-
-def _operands(table: ProgramTable, row: Sequence[int] | np.ndarray, links: Links) -> _Operands:
+def _operands(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> tuple[Any, ...]:
+    """Shape, both fields (None if there is no such field), the rows of its links, and all rows."""
     number, select, modify, first, second = (int(entry) for entry in row)
-    shape = SHAPES[number]
-    a = links.masks[first] if shape.num_links > 0 else table.ordinary
+    shape, indexed = SHAPES[number], program_table(table)
+    a = links.masks[first] if shape.num_links > 0 else indexed.ordinary
     b = links.masks[second] if shape.num_links > 1 else 0
-    return _Operands(shape, table.fields.get(select), table.fields.get(modify), a, b)
+    return shape, indexed.fields.get(select), indexed.fields.get(modify), a, b, indexed.ordinary
+
+
+def _start_and_final(
+    shape: Shape, g: FieldValues | None, a: int, b: int, ordinary: int
+) -> tuple[int, int]:
+    if shape.connective == "versus":
+        return a | b, a | b
+    start, targets = connect(shape.connective, a, b), b if shape.connective == "to" else ordinary
+    if shape.result in ("gap", "total"):
+        return start, start
+    return start, modify_rows(shape.modifier, g, start, targets)
 
 
 def connect(connective: str, a: int, b: int) -> int:
@@ -154,7 +146,17 @@ def aggregate(result: str, f: FieldValues | None, rows: int) -> Result | None:
     counts = key_counts(f, rows)
     if result == "count distinct":
         return [float(len(counts))]
-    return _grouped(result, f, rows, counts)
+    if result == "repeated":
+        wanted = {count for count in counts.values() if count > 1}
+    elif len(counts) < 2:
+        return None
+    else:
+        wanted = {(max if result == "most common" else min)(counts.values())}
+    shown: dict[Key, str | float] = {}
+    for value in f.values(rows):
+        if counts[value.key] in wanted:
+            shown.setdefault(value.key, value.shown)
+    return list(shown.values()) or None
 
 
 def total(numbers: Sequence[float]) -> float:
@@ -168,33 +170,10 @@ def total(numbers: Sequence[float]) -> float:
 def key_counts(f: FieldValues, rows: int) -> dict[Key, int]:
     """How many rows of a set hold each key, in order of first appearance."""
     counts: dict[Key, int] = {}
-    if f.many:
-        for row in mask_rows(rows & f.valued):
-            for key in {value.key: None for value in f.rows[row]}:
-                counts[key] = counts.get(key, 0) + 1
-        return counts
-    left = rows & f.valued
-    while left:
-        key = f.rows[first_row(left).bit_length() - 1][0].key
-        held = left & f.rows_with[key]
-        counts[key] = held.bit_count()
-        left &= ~held
+    for row in mask_rows(rows & f.valued):
+        for key in dict.fromkeys(value.key for value in f.rows[row]):
+            counts[key] = counts.get(key, 0) + 1
     return counts
-
-
-def _grouped(result: str, f: FieldValues, rows: int, counts: dict[Key, int]) -> Result | None:
-    if result == "repeated":
-        chosen = {key for key, count in counts.items() if count > 1}
-    elif len(counts) < 2:
-        return None
-    else:
-        wanted = max(counts.values()) if result == "most common" else min(counts.values())
-        chosen = {key for key, count in counts.items() if count == wanted}
-    shown: dict[Key, str | float] = {}
-    for value in f.values(rows):
-        if value.key in chosen:
-            shown.setdefault(value.key, value.shown)
-    return list(shown.values()) or None
 
 
 def two_fields(result: str, f: FieldValues, g: FieldValues, rows: int) -> Result | None:

@@ -7,7 +7,9 @@ executed and compared.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -64,23 +66,21 @@ class Judge:
         self._truths = truths
         self._items = tuple(target.items)
         self._numbers = tuple(target.numbers) if len(self._items) == 1 else ()
-        self._by_cell: dict[float | str, bool] = {}
-        self._by_rows: dict[int, tuple[int, ...]] = {}
-        self._covers = self._find_covers()
+        self._match = functools.cache(lambda cell: target.matches([cell]))
+        self.selected = functools.cache(self._selected)
+        covers = self._find_covers()
         self._showable = [
-            (code, fields[code], self._covers[code])
+            (code, fields[code], covers[code])
             for code in self.fields_of("values")
-            if code in self._covers
+            if code in covers
         ]
         #: Rows without which no values are the answer.
-        self.relevant = 0
-        for _, _, covers in self._showable:
-            self.relevant |= covers[0]
+        self.relevant = functools.reduce(operator.or_, (x[0] for _, _, x in self._showable), 0)
         self._groups = [
-            (result, code)
+            (result, code, covers[code])
             for result in ("most common", "least common", "repeated")
             for code in self.fields_of(result)
-            if code in self._covers
+            if code in covers
         ]
         self._distinct_fields = self.fields_of("count distinct")
         self._range_fields = self.fields_of("range")
@@ -95,19 +95,14 @@ class Judge:
 
     def _find_covers(self) -> dict[int, list[int]]:
         """For each field that can show the answer, the rows with a cell for each item."""
-        items = self._items
-        known: list[dict[tuple[type, Cell], bool]] = [{} for _ in items]
+        matches = [functools.cache(lambda x, item=item: item.matches([x])) for item in self._items]
         covers = {}
         for code, values in self._fields.items():
-            masks = [0] * len(items)
-            for row, found in enumerate(values.rows):
-                for value in found:
-                    key = type(value.shown), value.shown
-                    for number, item in enumerate(items):
-                        if (correct := known[number].get(key)) is None:
-                            correct = known[number][key] = item.matches([value.shown])
-                        masks[number] |= correct << row
-            if items and all(masks):
+            masks = [
+                sum(1 << row for row, x in enumerate(values.rows) if any(match(v.shown) for v in x))
+                for match in matches
+            ]
+            if masks and all(masks):
                 covers[code] = masks
         return covers
 
@@ -123,32 +118,22 @@ class Judge:
             return False
         return self._match(float(number))
 
-    def _match(self, cell: float | str) -> bool:
-        if (known := self._by_cell.get(cell)) is None:
-            known = self._by_cell[cell] = self._target.matches([cell])
-        return known
-
-    def selected(self, rows: int) -> tuple[int, ...]:
+    def _selected(self, rows: int) -> tuple[int, ...]:
         """The fields whose values over a set of rows are the answer."""
         if not rows & self.relevant:
             return ()
-        if (found := self._by_rows.get(rows)) is None:
-            found = self._by_rows[rows] = tuple(
-                code for code, values, covers in self._showable if self._shows(rows, values, covers)
-            )
-        return found
-
-    def _shows(self, rows: int, values: FieldValues, covers: list[int]) -> bool:
-        if len(covers) == 1 and rows & values.valued & ~covers[0]:
-            return False
-        if not all(rows & cover for cover in covers):
-            return False
-        return self._target.matches([value.shown for value in values.values(rows)])
+        return tuple(
+            code
+            for code, values, covers in self._showable
+            if all(rows & cover for cover in covers)
+            and not (len(covers) == 1 and rows & values.valued & ~covers[0])
+            and self._target.matches([value.shown for value in values.values(rows)])
+        )
 
     def results(self, rows: int) -> Iterator[Found]:
         """The correct results over a set of rows, except "values", sums and averages."""
-        for result, code in self._groups:
-            if all(rows & cover for cover in self._covers[code]):
+        for result, code, covers in self._groups:
+            if all(rows & cover for cover in covers):
                 shown = aggregate(result, self._fields[code], rows)
                 if shown is not None and self._target.matches(shown):
                     yield result, code, -1
@@ -167,18 +152,11 @@ class Judge:
         for code in self._range_fields:
             if self.is_correct(aggregate("range", self._fields[code], rows)):
                 yield "range", code, -1
-        if count == 1:
-            yield from self._operands_of_row(rows)
-
-    def _operands_of_row(self, rows: int) -> Iterator[Found]:
-        """Correct gaps and totals of one row."""
-        for result in ("gap", "total"):
+        for result in ("gap", "total") if count == 1 else ():
             here = [code for code in self.fields_of(result) if self._fields[code].valued & rows]
-            for number, code in enumerate(here):
-                for other in here[number + 1 :]:
-                    f, g = self._fields[code], self._fields[other]
-                    if self.is_correct(two_fields(result, f, g, rows)):
-                        yield result, code, other
+            for f, g in itertools.combinations(here, 2):
+                if self.is_correct(two_fields(result, self._fields[f], self._fields[g], rows)):
+                    yield result, f, g
 
     def sums(self, sets: Sequence[int]) -> dict[int, list[Found]]:
         """The correct sums and averages over each of these sets of rows."""

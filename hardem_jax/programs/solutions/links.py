@@ -21,6 +21,7 @@ a number. Numbers beyond float64 are not values.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import unicodedata
@@ -49,14 +50,11 @@ _FUNCTION_WORDS = frozenset(
     )
 )
 # Words for "a is higher than b" and "it is not".
-_TRUTHS = tuple(
-    pair.split()
-    for pair in (
-        "more less,more fewer,higher lower,greater less,greater fewer,larger smaller,"
-        "bigger smaller,longer shorter,taller shorter,after before,later earlier,above below,"
-        "over under,older younger,better worse,faster slower,same different"
-    ).split(",")
-)
+_TRUTHS = (
+    "more less,more fewer,higher lower,greater less,greater fewer,larger smaller,bigger smaller,"
+    "longer shorter,taller shorter,after before,later earlier,above below,over under,"
+    "older younger,better worse,faster slower,same different"
+).split(",")
 _INT16 = np.iinfo(np.int16).max
 _DIGITS = re.compile(r"(?:(?<!\S)[-+−.])?\d[\d,]*(?:\.\d+)?")
 _NUMBER_KEY = re.compile(r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)")
@@ -119,10 +117,9 @@ def find_links(table: ProgramTable, question: str, words: np.ndarray, rules: Pro
 def _truths(question: str) -> tuple[str, str]:
     """The words for true and false: two that the question offers, or "yes" and "no"."""
     words = set(_WORD.findall(question.lower()))
-    for true, false in _TRUTHS:
-        if {true, false} <= words:
-            return true, false
-    return "yes", "no"
+    pair = next((pair for pair in _TRUTHS if words.issuperset(pair.split())), "yes no")
+    true, false = pair.split()
+    return true, false
 
 
 def _empty(
@@ -149,10 +146,11 @@ def _conditions(
     for first, last, text in spans(question, words):
         key = text_key(text)
         distinct: dict[tuple[int, int], _Found] = {}
-        for field, operator, value, mask in (
-            *_texts_compared(table, fields, key, rules),
-            *_numbers_compared(table, fields, span_numbers(text, key), rules),
-        ):
+        compared = itertools.chain(
+            _texts_compared(table, fields, key, rules),
+            _numbers_compared(table, fields, span_numbers(text, key), rules),
+        )
+        for field, operator, value, mask in compared:
             if mask and mask & table.ordinary != table.ordinary:
                 link = _Found(first, last, field, operator, value, mask)
                 distinct.setdefault((field, mask), link)
@@ -172,14 +170,13 @@ def _texts_compared(
         for code, mask in table.holders.get(word, ())
         if code in fields
     ]
-    yield from ((code, _EQUAL, word, mask) for code, word, mask in held)
-    if rules.contains:
-        for word in words:
-            for code, mask in table.containers.get(word, ()):
-                yield code, _CONTAINS, word, mask
-    if rules.negation:
-        for code, word, mask in held:
-            yield code, _UNEQUAL, word, fields[code].valued & table.ordinary & ~mask
+    for code, word, mask in held:
+        yield code, _EQUAL, word, mask
+    for word in words if rules.contains else ():
+        for code, mask in table.containers.get(word, ()):
+            yield code, _CONTAINS, word, mask
+    for code, word, mask in held if rules.negation else ():
+        yield code, _UNEQUAL, word, fields[code].valued & table.ordinary & ~mask
 
 
 def _numbers_compared(
@@ -189,24 +186,23 @@ def _numbers_compared(
     rules: ProgramRules,
 ) -> Iterator[tuple[int, int, float, int]]:
     """Field, operator, value and rows of the conditions of numbers, see `span_numbers`."""
-    if not numbers:
-        return
-    for code, values in fields.items():
+    for code, values in fields.items() if numbers else ():
         number = numbers.get(PARTS[values.field.part])
         if number is None:
             continue
         equal = values.rows_with.get(number, 0) & table.ordinary
         above = values.above(number) & table.ordinary
         below = values.below(number) & table.ordinary
-        yield code, _EQUAL, number, equal
-        yield code, _ABOVE, number, above
-        if rules.inclusive:
-            yield code, _AT_LEAST, number, above | equal
-        yield code, _BELOW, number, below
-        if rules.inclusive:
-            yield code, _AT_MOST, number, below | equal
-        if rules.negation and equal:
-            yield code, _UNEQUAL, number, above | below
+        for allowed, operator, mask in (
+            (True, _EQUAL, equal),
+            (True, _ABOVE, above),
+            (rules.inclusive, _AT_LEAST, above | equal),
+            (True, _BELOW, below),
+            (rules.inclusive, _AT_MOST, below | equal),
+            (rules.negation and equal, _UNEQUAL, above | below),
+        ):
+            if allowed:
+                yield code, operator, number, mask
 
 
 def spans(question: str, words: np.ndarray) -> Iterator[tuple[int, int, str]]:
@@ -244,30 +240,22 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
 
     Empty if it is not a number, or one beyond float64.
     """
-    numbers = _span_numbers(text, key)
-    return numbers if all(map(math.isfinite, numbers.values())) else {}
-
-
-def _span_numbers(text: str, key: str) -> dict[str, float]:
     stuck = None if " " in text else _STUCK_KEY.fullmatch(key)
     if stuck or _NUMBER_KEY.fullmatch(key):
         number = float(stuck[1] if stuck else key)
-        allowed = {part: number for part in _LIKE_NUMBERS}
-        if not (1000 <= number <= 2100 and number.is_integer()):
-            del allowed["year"], allowed["last year"]
-        if not 1 <= number <= 31:
-            del allowed["day"]
-        if number > 99:
-            del allowed["count"]
-        return allowed
+        is_year = 1000 <= number <= 2100 and number.is_integer()
+        may = {"year": is_year, "last year": is_year, "day": 1 <= number <= 31}
+        may |= {"count": number <= 99}
+        parts = [part for part in _LIKE_NUMBERS if may.get(part, math.isfinite(number))]
+        return dict.fromkeys(parts, number)
     if _SCALED_KEY.fullmatch(key):
-        if (scaled := read_numbers(key).get("number")) is None:
-            return {}
-        return {"number": float(scaled.key), "second number": float(scaled.key)}
+        scaled = read_numbers(key).get("number")
+        return dict.fromkeys(("number", "second number"), float(scaled.key)) if scaled else {}
     if (month := MONTH_NUMBERS.get(text.lower())) is not None:
         return {"month": float(month)}
     if duration := _DURATION_KEY.fullmatch(key):
-        return {"time": float(duration[1]) * _SECONDS[duration[2]]}
+        seconds = float(duration[1]) * _SECONDS[duration[2]]
+        return {"time": seconds} if math.isfinite(seconds) else {}
     if _DATE_WORDS.issuperset(_WORD.findall(text.lower())) and " " in key:
         values = read_numbers(text)
         return {part: float(values[part].key) for part in ("date", "time") if part in values}

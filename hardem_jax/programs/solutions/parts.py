@@ -179,7 +179,14 @@ def read_numbers(text: str) -> dict[str, Value]:
         values.setdefault("year", _plain_value(years[0]))
         if years[-1] != values["year"].key:
             values["last year"] = _plain_value(years[-1])
-    for part, number in zip(("number", "second number"), _find_numbers(left), strict=False):
+    found = (
+        float(match["digits"].replace(",", ""))
+        * _SCALES.get(match["scale"], 1)
+        * (-1 if match["sign"] == "-" else 1)
+        for match in _NUMBER.finditer(left)
+    )
+    numbers = filter(math.isfinite, found)
+    for part, number in zip(("number", "second number"), numbers, strict=False):
         values[part] = _plain_value(number)
     return values
 
@@ -255,13 +262,6 @@ def _find_years(text: str) -> Iterator[float]:
             yield float(year - year % 100 + int(match[2]))
 
 
-def _find_numbers(text: str) -> Iterator[float]:
-    for match in _NUMBER.finditer(text):
-        number = float(match["digits"].replace(",", "")) * _SCALES.get(match["scale"], 1)
-        if number < float("inf"):
-            yield -number if match["sign"] == "-" else number
-
-
 def _halves(text: str) -> tuple[str, str]:
     plain = text.translate(_ASCII)
     for pattern in (_BRACKET, *_HALVES):
@@ -291,8 +291,7 @@ def _plain(text: str) -> str:
 
 def _decimal(match: re.Match[str]) -> str:
     """A vulgar fraction, with the whole number before it if there is one."""
-    fraction = f"{unicodedata.numeric(match[2]):.6g}".removeprefix("0")
-    return f"{match[1] or 0}{fraction}"
+    return f"{match[1] or 0}{f'{unicodedata.numeric(match[2]):.6g}'.removeprefix('0')}"
 
 
 def _marks_removed(text: str) -> str:

@@ -252,29 +252,24 @@ class AllowedPrograms:
         Whether it has a result does not matter.
         """
         number, *rest = (int(entry) for entry in row)
-        if not 0 <= number < len(SHAPES):
+        if not 0 <= number < len(SHAPES) or not self._is_allowed(SHAPES[number], *rest):
             return False
-        shape = SHAPES[number]
-        if not self._is_allowed(shape, *rest):
-            return False
-        return self._rules.redundant or not self._is_redundant(shape, *rest)
+        return self._rules.redundant or not self._is_redundant(SHAPES[number], *rest)
 
     def _is_allowed(self, shape: Shape, select: int, modify: int, first: int, second: int) -> bool:
-        rules, width = self._rules, len(self._table.header)
-        if not rules.allows_shape(shape):
+        if not self._rules.allows_shape(shape):
             return False
+        width, fields = len(self._table.header), self._table.fields
         for code, has, may in (
             (select, shape.has_select, may_select),
             (modify, shape.has_modify, may_modify),
         ):
-            if not has:
-                if code != -1:
-                    return False
-            elif (
-                (values := self._table.fields.get(code)) is None
-                or not rules.allows_field(values.field, width)
-                or not may(shape, values.field, width)
-            ):
+            if not has and code == -1:
+                continue
+            values = fields.get(code) if has else None
+            if values is None or not self._rules.allows_field(values.field, width):
+                return False
+            if not may(shape, values.field, width):
                 return False
         if shape.result in ("gap", "total") and select >= modify:
             return False

@@ -49,6 +49,7 @@ class FieldValues:
         for key in self._sorted:
             self._below.append(self._below[-1] | self.rows_with[key])
         self.valued = sum(1 << row for row, values in enumerate(rows) if values)
+        self._known_extremes: dict[int, tuple[float, float]] = {}
 
     def below(self, number: float) -> int:
         """Rows with a key below a number."""
@@ -67,10 +68,6 @@ class FieldValues:
         """The rows of a set with its minimum; none if all lack the field."""
         extremes = self.extremes(mask)
         return mask & self.rows_with[extremes[0]] if extremes else 0
-
-    @functools.cached_property
-    def _known_extremes(self) -> dict[int, tuple[float, float]]:
-        return {}
 
     def extremes(self, mask: int) -> tuple[float, float] | None:
         """Minimum and maximum key of a number field over a set of rows; None if all lack it."""
