@@ -18,7 +18,9 @@ from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
 from hardem_jax.queries.records import query_question
+from hardem_jax.queries.solutions.engine import execute_sql, statement
 from hardem_jax.queries.solutions.types import SqlRules
+from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.registry import task_type
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.settings import to_json
@@ -125,8 +127,8 @@ class Evaluate(EvaluateOnBuild):
             {
                 "id": question.id,
                 "question": question.question,
-                "sql": None if answer is None else tasks.official_fields(answer.query),
-                "result": None if answer is None else answer.result,
+                "sql": answer and tasks.official_fields(answer.query),
+                "result": answer and answer.result,
             }
             for question, answer in zip(data.questions, answers, strict=True)
         ]
@@ -174,12 +176,18 @@ class Predict(PredictOnTable):
         return inputs[0]
 
     def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
-        from hardem_jax.queries import task as tasks
+        """SQL, or readable text and no result if it cannot be executed."""
+        from hardem_jax.queries.task import cells_text
 
-        result = "no result"
-        if answer.result is not None:
-            result = tasks.cells_text(task.written(question.table, answer))
-        return task.statement(question.table, answer), result
+        del task
+        table, query = question.table, answer.query
+        try:
+            sql = statement(table, query)
+        except ExecutionError:
+            sql = query.text(table.header)
+        if answer.result is None:
+            return sql, "no result"
+        return sql, cells_text(execute_sql(table, query, as_written=True))
 
 
 @dataclasses.dataclass(frozen=True)

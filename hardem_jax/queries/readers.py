@@ -23,7 +23,7 @@ from hardem_jax.data.json_fields import check_kind, get_field, get_id, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
 from hardem_jax.errors import InputError
 from hardem_jax.queries.examples import AnnotatedQuestion, WikiSqlExample
-from hardem_jax.queries.solutions.engine import OfficialEngine
+from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.types import Condition, Query
 from hardem_jax.queries.solutions.values import ExecutionError, check_query, sql_types
 from hardem_jax.tables.jsonl import read_table
@@ -104,21 +104,20 @@ def read_answers(
     Raises:
         InputError: see `read_wikisql`.
     """
-    with OfficialEngine() as engine:
-        for example in read_wikisql(folder, split, skips=skips):
-            if example.query is None:
-                skips.add(NO_QUERY, example.id)
-                continue
-            try:
-                answer = engine.execute(example.table, example.query)
-            except ExecutionError:
-                skips.add(NOT_EXECUTED, example.id)
-                continue
-            if answer in ([], [None]):
-                skips.warn(EMPTY_ANSWER, example.id)
-            yield AnnotatedQuestion(
-                example.id, example.question, example.table, tuple(answer), query=example.query
-            )
+    for example in read_wikisql(folder, split, skips=skips):
+        if example.query is None:
+            skips.add(NO_QUERY, example.id)
+            continue
+        try:
+            answer = execute_sql(example.table, example.query)
+        except ExecutionError:
+            skips.add(NOT_EXECUTED, example.id)
+            continue
+        if answer in ([], [None]):
+            skips.warn(EMPTY_ANSWER, example.id)
+        yield AnnotatedQuestion(
+            example.id, example.question, example.table, tuple(answer), query=example.query
+        )
 
 
 def _read_tables(file: Path, skips: ExclusionCounts) -> dict[str, Table]:

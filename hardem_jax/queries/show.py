@@ -178,29 +178,27 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
     def rows_of(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
         return tuple(mask_rows(rows_of_conditions(table, conditions)))
 
-    solutions = []
-    for row in found.queries:
-        query = Query.from_row(row, question, words)
-        numbers = tuple(row.tolist())
-        used = [numbers[3 + 4 * i : 7 + 4 * i] for i in range(numbers[2])]
-        solutions.append(
-            TableQuery(
-                query.text(table.header),
-                query,
-                AGGREGATORS[query.aggregator],
-                table.header[query.select],
-                tuple((int(words[a, 0]), int(words[b, 1])) for _, _, a, b in used),
-                rows_of(query.conditions),
-                numbers,
-            )
+    def read(row: np.ndarray) -> TableQuery:
+        query, numbers = Query.from_row(row, question, words), tuple(row.tolist())
+        spans = (numbers[5 + 4 * i : 7 + 4 * i] for i in range(numbers[2]))
+        return TableQuery(
+            query.text(table.header),
+            query,
+            AGGREGATORS[query.aggregator],
+            table.header[query.select],
+            tuple((int(words[a, 0]), int(words[b, 1])) for a, b in spans),
+            rows_of(query.conditions),
+            numbers,
         )
+
+    solutions = tuple(map(read, found.queries))
     size, most, cells = found.num_queries, found.max_conditions, tuple(found.answer)
-    return Queries(tuple(solutions), table, question, cells, found.match, size, most, rules)
+    return Queries(solutions, table, question, cells, found.match, size, most, rules)
 
 
 def query_texts(question: QueryQuestion, rows: np.ndarray, table: Table) -> list[str]:
-    read = (Query.from_row(row, question.question, question.words) for row in rows)
-    return [query.text(table.header) for query in read]
+    text, words = question.question, question.words
+    return [Query.from_row(row, text, words).text(table.header) for row in rows]
 
 
 def query_record(

@@ -4,6 +4,7 @@ question and table -> batch -> SQLova -> P(z | x) over queries -> log P(z) of al
 at test:  batch -> SQLova -> the most likely query of Z_tot -> its result on the table
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from hardem_jax.queries.metrics import execution_match, logical_form_match
 from hardem_jax.queries.model import SQLova
 from hardem_jax.queries.most_likely import AllowedQueries, QueryScores, execution_guided
 from hardem_jax.queries.records import RECORDS, answer_match
-from hardem_jax.queries.solutions.engine import execute_sql, statement
+from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.types import MAX_CONDITIONS, Query, SqlRules
 from hardem_jax.queries.solutions.values import ExecutionError, in_lower_case
 from hardem_jax.tables.base import (
@@ -265,28 +266,10 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
             log_prob = scores.log_prob(row)
             if log_prob > -np.inf or decoding == "greedy":
                 query = Query.from_row(row, text, words)
-                yield QueryAnswer(row, query, self._execute(table, query), log_prob)
-
-    def _execute(self, table: Table, query: Query) -> list[Cell] | None:
-        try:
-            return execute_sql(table, query)
-        except ExecutionError:
-            return None
-
-    def written(self, table: Table, answer: QueryAnswer) -> list[Cell]:
-        """The result of an answer with cells as the table holds them, to show it to people.
-
-        Raises:
-            ExecutionError: the answer's query cannot be executed; its result is None.
-        """
-        return execute_sql(table, answer.query, as_written=True)
-
-    def statement(self, table: Table, answer: QueryAnswer) -> str:
-        """The query of an answer as SQL, or as readable text if it cannot be executed."""
-        try:
-            return statement(table, answer.query)
-        except ExecutionError:
-            return answer.query.text(table.header)
+                result = None
+                with contextlib.suppress(ExecutionError):
+                    result = execute_sql(table, query)
+                yield QueryAnswer(row, query, result, log_prob)
 
     def answer(
         self, question: QueryQuestion, table: Table, reading: QueryReading

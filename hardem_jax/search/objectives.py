@@ -297,6 +297,16 @@ class Reinforce:
         return _mean(values, rows), metrics, memory
 
 
+class _Drawn(NamedTuple):
+    """Solutions remembered and drawn, ``[B, M, W]`` and ``[B, K, W]``; of those drawn, which are
+    not among those remembered, and rewards, ``[B, K]``."""
+
+    known: Array
+    drawn: Array
+    outside: Array
+    rewards: Array
+
+
 @dataclasses.dataclass(frozen=True)
 class MAPO:
     r"""Memory-augmented policy optimisation (Liang et al., 2018): minus the expected reward.
@@ -366,13 +376,18 @@ class MAPO:
         known_again = candidates.contains(known, tried)
         where = rows[:, None] & candidates.exist(tried) & ~known_again
         rewards = space.reward(tried, where)
-        outside, own_rewards = where[:, : self.samples], rewards[:, : self.samples]
-        values = self._loss(step, space, known, drawn, outside, own_rewards, rows)
+        own = np.s_[:, : self.samples]
+        values = self._loss(step, space, _Drawn(known, drawn, where[own], rewards[own]), rows)
+        # Of all that were found, the most likely.
+        solutions = jnp.concatenate([known, tried], axis=1)
+        correct = jnp.concatenate([candidates.exist(known), where & (rewards > 0)], axis=1)
+        log_probs = jax.lax.stop_gradient(space.log_prob(solutions))
+        correct = candidates.distinct(solutions, correct)
         memory = {
-            "solutions": self._remember(space, known, tried, where & (rewards > 0)),
+            "solutions": candidates.best(solutions, log_probs, correct, self.memory),
             "seen": candidates.see(seen, tried, where),
         }
-        own_rewards = jnp.where(known_again[:, : self.samples], 1.0, own_rewards)
+        own_rewards = jnp.where(known_again, 1.0, rewards)[own]
         found = jnp.any(candidates.exist(memory["solutions"]), axis=-1)
         metrics = measure(rows, found, drawn, own_rewards, memory)
         return _mean(values, rows), metrics, memory
@@ -388,28 +403,7 @@ class MAPO:
         unseen = candidates.distinct(drawn, ~tried)
         return candidates.first(drawn, unseen, self.explore)
 
-    def _remember(self, space: Space, known: Array, tried: Array, correct: Array) -> Array:
-        import jax
-        import jax.numpy as jnp
-
-        from hardem_jax.search import candidates
-
-        solutions = jnp.concatenate([known, tried], axis=1)
-        correct = jnp.concatenate([candidates.exist(known), correct], axis=1)
-        log_probs = jax.lax.stop_gradient(space.log_prob(solutions))
-        where = candidates.distinct(solutions, correct)
-        return candidates.best(solutions, log_probs, where, self.memory)
-
-    def _loss(
-        self,
-        step: Array | int,
-        space: Space,
-        known: Array,
-        drawn: Array,
-        outside: Array,
-        rewards: Array,
-        rows: Array,
-    ) -> Array:
+    def _loss(self, step: Array | int, space: Space, found: _Drawn, rows: Array) -> Array:
         """``[B]``, the cost of each question."""
         import jax
         import jax.numpy as jnp
@@ -417,7 +411,7 @@ class MAPO:
         from hardem_jax import posteriors
 
         del step
-        log_probs, where = _log_policy(space, known, rows)
+        log_probs, where = _log_policy(space, found.known, rows)
         fixed = jax.lax.stop_gradient(log_probs)
         mass = jnp.sum(jnp.exp(fixed), axis=-1, where=where)
         has_memory = jnp.any(where, axis=-1)
@@ -425,8 +419,8 @@ class MAPO:
         inside = jnp.sum(posteriors.soft(fixed, where=where) * log_probs, axis=-1)
         # Divided by all K samples, not by those outside: if none is, the sum is 0 whatever it is
         # divided by, and the mean over those outside would be too small on average.
-        log_policy, _ = _log_policy(space, drawn, rows)
-        rewarded = jnp.sum(rewards * log_policy, axis=-1, where=outside)
+        log_policy, _ = _log_policy(space, found.drawn, rows)
+        rewarded = jnp.sum(found.rewards * log_policy, axis=-1, where=found.outside)
         # (1 - w) / (1 - P'(B)) without a division by 0: it is 1 unless w is clipped.
         most = jnp.where(has_memory, 1.0 - self.alpha, 1.0)
         scale = most / jnp.maximum(1.0 - mass, most)
@@ -452,23 +446,15 @@ class MAPOX(MAPO):
     warmup: int = 1000
     """Steps of iterative ML."""
 
-    def _loss(
-        self,
-        step: Array | int,
-        space: Space,
-        known: Array,
-        drawn: Array,
-        outside: Array,
-        rewards: Array,
-        rows: Array,
-    ) -> Array:
+    def _loss(self, step: Array | int, space: Space, found: _Drawn, rows: Array) -> Array:
         import jax.numpy as jnp
 
         from hardem_jax.search import candidates
 
-        mapo = super()._loss(step, space, known, drawn, outside, rewards, rows)
-        solutions = jnp.concatenate([known, drawn], axis=1)
-        correct = jnp.concatenate([candidates.exist(known), outside & (rewards > 0)], axis=1)
+        mapo = super()._loss(step, space, found, rows)
+        solutions = jnp.concatenate([found.known, found.drawn], axis=1)
+        right = found.outside & (found.rewards > 0)
+        correct = jnp.concatenate([candidates.exist(found.known), right], axis=1)
         log_probs, possible = _log_policy(space, solutions, rows)
         where = candidates.distinct(solutions, correct) & possible
         spread = jnp.where(where, log_probs, 0.0)

@@ -64,14 +64,8 @@ class QuestionsOnTables(Questions):
     def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
         """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
         built = cls.SPLIT(folder, split, drawn=drawn)
-        return cls(
-            questions=built.questions,
-            left_out=built.left_out,
-            place=str(folder),
-            meta=built.meta,
-            tables=built.tables,
-            rules=built.rules,
-        )
+        names = ("questions", "left_out", "meta", "tables", "rules")
+        return cls(place=str(folder), **{name: getattr(built, name) for name in names})
 
     @classmethod
     def solutions(cls) -> str:
@@ -187,14 +181,15 @@ class TableTask(Task[D, R, A]):
         return of_all_questions(columns, len(data.left_out))
 
     def shown(self, data: Any, answers: Any) -> list[ShownAnswer]:
-        rows = []
-        for question, answer in zip(data.questions, answers, strict=True):
-            header = data.tables[question.table_id].header
-            text = "" if answer is None else answer.text(header)
-            correct = self.is_correct(question, answer)
-            gold = self.answer_text(question)
-            rows.append(ShownAnswer(question.question, gold, text, correct))
-        return rows
+        return [
+            ShownAnswer(
+                question.question,
+                self.answer_text(question),
+                "" if answer is None else answer.text(data.tables[question.table_id].header),
+                self.is_correct(question, answer),
+            )
+            for question, answer in zip(data.questions, answers, strict=True)
+        ]
 
 
 def metric_names(bounds: tuple[int, ...], *names: str) -> frozenset[str]:

@@ -24,16 +24,12 @@ Input = TypeVar("Input")
 
 @dataclasses.dataclass(frozen=True)
 class QueryInput:
-    """One input of SQLova or of the parser of programs, which reads no queries.
+    """One input of SQLova or of the parser of programs, which reads no ``queries``.
 
-    Attributes:
-        token_ids: ``[T]`` int32.
-        num_question_tokens: Q.
-        word_first: ``[W]`` int32, first token of each word, counted among the question's; -1 for
-            words without any. Words after the last one that is read are left out.
-        headers: ``[C, 2]`` int32, first token of each column and the one after its last.
-        queries: ``[Z, 15]`` int16, those of Z whose words and columns were all read.
-        question_start: position of the question's first token.
+    ``[T]`` tokens, from ``question_start`` on those of the question; the first of them of each
+    word, ``[W]`` int32, -1 for words without any (words after the last one that is read are left
+    out); first token of each column and the one after its last, ``[C, 2]`` int32; and ``[Z, 15]``
+    int16 queries, those of Z whose words and columns were all read.
     """
 
     id: str
@@ -55,8 +51,7 @@ class QueryInput:
         types = np.zeros(len(self.token_ids), np.int32)
         for start, end in self.headers:
             types[start:end] = 1
-        if len(self.headers):
-            types[self.headers[-1, 1] :] = 1
+        types[self.headers[-1, 1] if len(self.headers) else len(types) :] = 1
         return types
 
 
@@ -92,10 +87,11 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
     ):
         self.max_header_tokens = max_header_tokens
         template = tokenizer.template
-        if max_tokens < (least := least_max_tokens(template)):
-            raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
-        if max_header_tokens < 1:
-            raise InputError(f"max_header_tokens: expected at least 1, found {max_header_tokens}")
+        limits = max_tokens, max_header_tokens
+        least = ("max_tokens", least_max_tokens(template)), ("max_header_tokens", 1)
+        for (name, at_least), limit in zip(least, limits, strict=True):
+            if limit < at_least:
+                raise InputError(f"{name}: expected at least {at_least}, found {limit}")
         if not len(questions):
             raise InputError("data: expected questions, found none")
         self._questions = questions
@@ -103,7 +99,6 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
         sizes, extents = [], []
         for asked, encoding, columns in encode_questions(questions, tables, tokenizer):
             lengths = np.array([len(ids) for ids in columns], np.int64)
-            limits = max_tokens, max_header_tokens
             read, kept = cut_lengths(len(encoding.ids), lengths, *limits, template=template)
             self.cut_headers += bool((kept < lengths[: len(kept)]).any())
             self.cut_questions += read < len(encoding.ids)
@@ -175,20 +170,14 @@ def encode_questions(
     questions: Sequence[Any], tables: Mapping[str, Table], tokenizer: Tokenizer
 ) -> Iterator[tuple[Any, Encoding, list[np.ndarray]]]:
     """Each question with its tokens and those of each column, at least one each."""
-    headers: dict[str, tuple[str, ...]] = {}
-    texts = []
-    for question in questions:
-        texts.append(question.question)
-        if question.table_id not in headers:
-            headers[question.table_id] = tables[question.table_id].header
+    texts = [question.question for question in questions]
+    headers = {id: tables[id].header for id in dict.fromkeys(q.table_id for q in questions)}
     names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
     # Read in place of a text without tokens, so that there is something to represent it.
     unknown = Encoding(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
     encodings = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
-    header_ids = {
-        name: found.ids if len(found.ids) else unknown.ids
-        for name, found in zip(names, tokenizer.encode(names), strict=True)
-    }
+    read = zip(names, tokenizer.encode(names), strict=True)
+    header_ids = {name: found.ids if len(found.ids) else unknown.ids for name, found in read}
     # Read a second time, so that memory never holds Z of all questions.
     for question, asked in zip(questions, encodings, strict=True):
         yield question, asked, [header_ids[name] for name in headers[question.table_id]]

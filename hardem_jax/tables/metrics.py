@@ -87,8 +87,11 @@ class Denotation:
             raise TypeError(f"answers must be a sequence of strings, found the string {answers!r}")
         if values is None:
             values = [answer_value(answer) for answer in answers]
-        pairs = zip(answers, values, strict=True)
-        self._items = _distinct(_read_item(answer, value) for answer, value in pairs)
+        items: dict[tuple, _Item] = {}
+        for answer, value in zip(answers, values, strict=True):
+            item = _read_item(answer, value)
+            items.setdefault(item.key(), item)
+        self._items = list(items.values())
 
     @property
     def items(self) -> tuple[Denotation, ...]:
@@ -98,13 +101,10 @@ class Denotation:
             >>> [item.matches(["Oslo"]) for item in Denotation(("Bonn", "Oslo", "Oslo")).items]
             [False, True]
         """
-        return tuple(self._only(item) for item in self._items)
-
-    @classmethod
-    def _only(cls, item: _Item) -> Denotation:
-        one = cls(())
-        one._items = [item]
-        return one
+        every = tuple(Denotation(()) for _ in self._items)
+        for one, item in zip(every, self._items, strict=True):
+            one._items = [item]
+        return every
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -116,9 +116,7 @@ class Denotation:
             >>> Denotation(("12,467",)).numbers, Denotation(("5 (tied)", "n/a")).numbers
             ((12467.0,), (5.0,))
         """
-        found = [
-            number for item in self._items for number in (item.number, _read_number(item.text))
-        ]
+        found = [x for item in self._items for x in (item.number, _read_number(item.text))]
         return tuple(dict.fromkeys(float(number) for number in found if number is not None))
 
     def matches(self, result: Sequence[Cell]) -> bool:
@@ -264,13 +262,6 @@ def _cell_text(cell: str | float | int) -> str:
         if cell == whole or rounded:
             return str(whole)
     return f"{cell:.15g}"
-
-
-def _distinct(items: Iterable[_Item]) -> list[_Item]:
-    kept: dict[tuple, _Item] = {}
-    for item in items:
-        kept.setdefault(item.key(), item)
-    return list(kept.values())
 
 
 @functools.lru_cache(maxsize=1 << 17)

@@ -139,8 +139,8 @@ class IdentityCache(Generic[T]):
     Identity, because equal tables may differ in SQL: 1 == 1.0, but their texts differ.
     """
 
-    def __init__(self, make: Callable[..., T], size: int = _MAX_TABLES, drop=lambda value: None):
-        self._make, self._size, self._drop = make, size, drop
+    def __init__(self, make: Callable[..., T], size: int = _MAX_TABLES):
+        self._make, self._size = make, size
         # Keeps the object alive, so that its id is not reused.
         self._entries: OrderedDict[int, tuple[object, T]] = OrderedDict()
 
@@ -151,8 +151,7 @@ class IdentityCache(Generic[T]):
         value = self._make(key)
         self._entries[id(key)] = (key, value)
         if len(self._entries) > self._size:
-            _, (_, oldest) = self._entries.popitem(last=False)
-            self._drop(oldest)
+            self._entries.popitem(last=False)
         return value
 
 

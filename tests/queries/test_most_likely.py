@@ -9,7 +9,6 @@ import pytest
 
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.most_likely import AllowedQueries, QueryScores
-from hardem_jax.queries.solutions.engine import OfficialEngine
 from hardem_jax.tables.table import split_words
 from tests.marks import slow
 from tests.queries.solutions.brute import random_problem
@@ -61,35 +60,34 @@ def test_top_and_results_equal_brute_force(seed):
     """Every option of the rules, tables of up to three columns, questions of up to three words."""
     rng, noise = random.Random(seed), np.random.default_rng(seed)
     several = 0
-    with OfficialEngine() as engine:
-        for _ in range(40):
-            rules, table, question, expected = random_problem(rng, engine)
-            words = split_words(question)
-            distribution = random_distribution(noise, len(table.header), len(words))
-            space = AllowedQueries(table, question, words, rules)
-            scores = scores_of(distribution)
-            queries, log_probs = space.top(scores, 7)
-            rows = list(expected)
-            theirs = log_probs_of(distribution, rows)
-            order = np.argsort(-theirs, kind="stable")[:7]
-            np.testing.assert_allclose(log_probs, theirs[order], atol=2e-5)
-            place = {row: index for index, row in enumerate(rows)}
-            ours = [place[tuple(row)] for row in queries.tolist()]
-            np.testing.assert_allclose(log_probs, theirs[ours], atol=2e-5)
-            assert len(set(ours)) == len(ours) == min(7, len(rows))
-            several += len(rows) > 7
+    for _ in range(40):
+        rules, table, question, expected = random_problem(rng)
+        words = split_words(question)
+        distribution = random_distribution(noise, len(table.header), len(words))
+        space = AllowedQueries(table, question, words, rules)
+        scores = scores_of(distribution)
+        queries, log_probs = space.top(scores, 7)
+        rows = list(expected)
+        theirs = log_probs_of(distribution, rows)
+        order = np.argsort(-theirs, kind="stable")[:7]
+        np.testing.assert_allclose(log_probs, theirs[order], atol=2e-5)
+        place = {row: index for index, row in enumerate(rows)}
+        ours = [place[tuple(row)] for row in queries.tolist()]
+        np.testing.assert_allclose(log_probs, theirs[ours], atol=2e-5)
+        assert len(set(ours)) == len(ours) == min(7, len(rows))
+        several += len(rows) > 7
 
-            mass = defaultdict(float)
-            for row, log_prob in zip(rows, theirs, strict=True):
-                mass[tuple(expected[row])] += np.exp(log_prob)
-            results, left = space.results(scores, max_executions=10**9)
-            if not rows:
-                assert results == [] and left == 0
-                continue
-            assert np.exp(results[0].log_prob) <= max(mass.values()) * (1 + 1e-4)
-            best = mass[tuple(results[0].result)]
-            assert best >= max(mass.values()) * (1 - 1e-4)
-            assert tuple(expected[tuple(results[0].query.tolist())]) == tuple(results[0].result)
-            seen = sum(np.exp(found.log_prob) for found in results)
-            np.testing.assert_allclose(seen / (1 - left), sum(mass.values()), rtol=1e-4)
+        mass = defaultdict(float)
+        for row, log_prob in zip(rows, theirs, strict=True):
+            mass[tuple(expected[row])] += np.exp(log_prob)
+        results, left = space.results(scores, max_executions=10**9)
+        if not rows:
+            assert results == [] and left == 0
+            continue
+        assert np.exp(results[0].log_prob) <= max(mass.values()) * (1 + 1e-4)
+        best = mass[tuple(results[0].result)]
+        assert best >= max(mass.values()) * (1 - 1e-4)
+        assert tuple(expected[tuple(results[0].query.tolist())]) == tuple(results[0].result)
+        seen = sum(np.exp(found.log_prob) for found in results)
+        np.testing.assert_allclose(seen / (1 - left), sum(mass.values()), rtol=1e-4)
     assert several > 20

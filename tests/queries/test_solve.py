@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from hardem_jax.queries.records import query_question
-from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
+from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import Condition, Query, SqlRules
 from hardem_jax.queries.task import is_answer
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.table import Table, split_words
+from tests.queries.solutions.official import official
 
 RULES = SqlRules(aggregates_on_text=True)
 ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
@@ -39,20 +40,19 @@ UNSOLVED = [
 
 
 def test_z_is_found_from_table_question_and_answer():
-    with OfficialEngine() as engine:
-        for original in QUESTIONS:
-            found = query_question(original, RULES)
-            match = Denotation(original.answer, original.values).matches if found.values else None
-            expected = enumerate_sql(
-                original.table, original.question, original.answer, RULES, match=match
-            )
-            np.testing.assert_array_equal(found.queries, expected.queries)
-            np.testing.assert_array_equal(found.words, split_words(original.question))
-            assert found.num_queries == expected.size == len(found.queries) > 0
-            for row in found.queries:
-                query = Query.from_row(row, found.question, found.words)
-                result = engine.execute(original.table, query)
-                assert match(result) if match else result == list(original.answer)
+    for original in QUESTIONS:
+        found = query_question(original, RULES)
+        match = Denotation(original.answer, original.values).matches if found.values else None
+        expected = enumerate_sql(
+            original.table, original.question, original.answer, RULES, match=match
+        )
+        np.testing.assert_array_equal(found.queries, expected.queries)
+        np.testing.assert_array_equal(found.words, split_words(original.question))
+        assert found.num_queries == expected.size == len(found.queries) > 0
+        for row in found.queries:
+            query = Query.from_row(row, found.question, found.words)
+            result = official(original.table, query)
+            assert match(result) if match else result == list(original.answer)
     assert not any(query_question(asked, RULES).num_queries for asked in UNSOLVED)
 
 
@@ -84,8 +84,7 @@ def test_an_answer_is_compared_as_a_person_does(question, answer, query):
     found = query_question(ask("q", question, *answer, table=PEOPLE, match="cells"), RULES)
     queries = [Query.from_row(row, found.question, found.words) for row in found.queries]
     assert query in [(one.select, one.aggregator) for one in queries]
-    with OfficialEngine() as engine:
-        assert all(is_answer(found, engine.execute(PEOPLE, one)) for one in queries)
+    assert all(is_answer(found, official(PEOPLE, one)) for one in queries)
     strict = query_question(ask("q", question, *answer, table=PEOPLE), RULES)
     assert strict.num_queries < found.num_queries or answer == ["Fay"]
 
@@ -135,7 +134,6 @@ def test_whole_numbers_are_exact(question, answer, query, match):
     for one in queries:
         result = execute_sql(IDS, one)
         assert result == [answer] and is_answer(found, result)
-        with OfficialEngine() as engine:
-            assert engine.execute(IDS, one) == result
+        assert official(IDS, one) == result
     wrong = query_question(ask("q", question, "bo", 2**53, table=IDS, match=match), SqlRules())
     assert not is_answer(wrong, ["bo", 2**53 + 1])

@@ -1,24 +1,19 @@
 """Executes WikiSQL queries: f of semantic parsing (Min et al., 2019, section 3.2).
 
-Two engines give the same results. `OfficialEngine` passes the query to SQLite, as WikiSQL's
-official engine does (Zhong et al., 2017); `execute_sql` computes it without SQLite, from sorted
-columns with row masks. `hardem_jax.queries.solutions.values` lists the rules for values; the rest
-is SQLite's: NULL < numbers < text, and text is compared by code points, which is the order of its
-UTF-8 bytes.
+`execute_sql` gives what WikiSQL's official engine (Zhong et al., 2017) gives, which passes a query
+to SQLite. `hardem_jax.queries.solutions.values` lists its rules for values; the rest is SQLite's:
+NULL < numbers < text, and text is compared by code points, which is the order of its UTF-8 bytes.
 
 A row mask is a Python integer whose bit r represents row r. The rows below a value are a prefix of
 the sorted column, so binary search gives the masks of =, > and <.
 
-SQL statements that are executed refer to columns by index; they never contain headers, cells or
-values. `statement` writes a query for people, with the table's own names.
+Nothing is executed as SQL; `statement` writes a query for people, with the table's own names.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-import sqlite3
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
@@ -28,11 +23,9 @@ import numpy as np
 from hardem_jax.errors import InputError
 from hardem_jax.queries.solutions.types import AGGREGATORS, OPERATORS, Condition, Query
 from hardem_jax.queries.solutions.values import (
-    SQLITE_ERRORS,
     ExecutionError,
     bound_value,
     check_query,
-    in_lower_case,
     number_as_text,
     sql_type,
     sql_types,
@@ -179,84 +172,11 @@ def typed_table(table: Table) -> TypedTable:
     return _typed(table)
 
 
-class OfficialEngine:
-    """WikiSQL's official engine on SQLite.
-
-    Tables are in memory: each is stored when it is first queried, with its texts in lower case.
-
-    Example:
-        >>> from hardem_jax.queries.solutions.types import Condition
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
-        >>> with OfficialEngine() as engine:
-        ...     engine.execute(table, Query(0, 0, (Condition(1, 1, "more than 8"),)))
-        ['bo']
-    """
-
-    def __init__(self):
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        self._stored = itertools.count()
-        self._names = IdentityCache(self._store, drop=self._drop)
-
-    def __enter__(self) -> OfficialEngine:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def execute(self, table: Table, query: Query) -> list[Cell]:
-        """The result of a query.
-
-        Args:
-            table: the table to query.
-            query: any number of conditions, in any order.
-
-        Returns:
-            The selected cells in the order of the rows, or one aggregate. An aggregate over no rows
-            is None; a count is 0.
-
-        Raises:
-            ExecutionError: the query cannot be executed.
-            InputError: the table has a cell that SQLite cannot hold.
-        """
-        check_query(table, query)
-        name, types = self._names(table)
-        bound = {f"c{c.column}": bound_value(c.value, types[c.column]) for c in query.conditions}
-        selected = f"col{query.select}"
-        if query.aggregator:
-            selected = f"{AGGREGATORS[query.aggregator]}({selected})"
-        tests = [f"col{c.column} {OPERATORS[c.operator]} :c{c.column}" for c in query.conditions]
-        where = f" WHERE {' AND '.join(tests)}" if tests else ""
-        statement = f"SELECT {selected} FROM {name}{where}"
-        try:
-            return [row[0] for row in self._connection.execute(statement, bound)]
-        except SQLITE_ERRORS as error:
-            raise ExecutionError(f"table {table.id}: {query}: {error}") from error
-
-    def _store(self, table: Table) -> tuple[str, tuple[str, ...]]:
-        types = sql_types(table)
-        name = f"stored{next(self._stored)}"
-        columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(types))
-        placeholders = ", ".join("?" * len(types))
-        try:
-            self._connection.execute(f"CREATE TABLE {name} ({columns})")
-            rows = map(in_lower_case, table.rows)
-            self._connection.executemany(f"INSERT INTO {name} VALUES ({placeholders})", rows)
-        except SQLITE_ERRORS as error:
-            raise InputError(f"table {table.id}: SQLite cannot store a cell ({error})") from error
-        return name, types
-
-    def _drop(self, stored: tuple[str, tuple[str, ...]]) -> None:
-        self._connection.execute(f"DROP TABLE {stored[0]}")
-
-
 def execute_sql(table: Table, query: Query, *, as_written: bool = False) -> list[Cell]:
-    """f(z), computed without SQLite, with the results of `OfficialEngine`.
+    """f(z): the selected cells in the order of the rows, or one aggregate.
 
-    Sorted columns are cached for the most recently used tables; a query on one of them takes a few
-    microseconds.
+    An aggregate over no rows is None; a count is 0. Sorted columns are cached for the most recently
+    used tables; a query on one of them takes a few microseconds.
 
     Args:
         table: the table to query.

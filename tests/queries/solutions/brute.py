@@ -7,6 +7,7 @@ import re
 from hardem_jax.queries.solutions.types import ROW_WIDTH, Condition, Query, SqlRules
 from hardem_jax.queries.solutions.values import ExecutionError, bound_value
 from hardem_jax.tables.table import Table, split_words
+from tests.queries.solutions.official import official
 
 WORDS = ("7", "2.5", "-7", "1,000", "ann", "Bo", "bo ann", "96-97", "8abx", "'", "20", "3.0", "é")
 CELLS = ("7", "2.5", "ann", "bo", "bo ann", "20", "1000", "8abx", "é", "'", None, "", "96 km")
@@ -56,7 +57,7 @@ def may_face_numbers(question, start, end, numbers):
     return numbers == "exact" or not piece
 
 
-def brute_conditions(execute, table, question, rules):
+def brute_conditions(table, question, rules):
     """Every condition that some row meets, as row parts (column, operator, first, last)."""
     words = split_words(question)
     found, seen = [], set()
@@ -71,7 +72,7 @@ def brute_conditions(execute, table, question, rules):
                 continue
             bound = bound_value(value, kind)
             # NULL in a selected column still is a row.
-            rows = execute(table, Query(0, 0, (Condition(column, operator, value),)))
+            rows = official(table, Query(0, 0, (Condition(column, operator, value),)))
             if not rows or (len(rows) == len(table.rows) and not rules.vacuous_conditions):
                 continue
             if rules.distinct_values and (column, operator, bound) in seen:
@@ -81,10 +82,10 @@ def brute_conditions(execute, table, question, rules):
     return sorted(found)
 
 
-def brute_results(execute, table, question, rules):
+def brute_results(table, question, rules):
     """{row of Z_tot: its result}, executing every query, in no particular order."""
     words = split_words(question)
-    conditions = brute_conditions(execute, table, question, rules)
+    conditions = brute_conditions(table, question, rules)
     results = {}
     for number in range(rules.max_conditions + 1):
         for chosen in itertools.combinations(conditions, number):
@@ -100,7 +101,7 @@ def brute_results(execute, table, question, rules):
             if not rules.aggregates_on_text:
                 # MAX, MIN, SUM and AVG of text mean nothing.
                 rows = [row for row in rows if row[1] in (0, 3) or table.types[row[0]] == "real"]
-            selected = execute(
+            selected = official(
                 table,
                 Query(0, 0, Query.from_row((0, 0, number, *tail), question, words).conditions),
             )
@@ -108,14 +109,14 @@ def brute_results(execute, table, question, rules):
                 rows = [row for row in rows if row[1] in (0, 3)]  # none and COUNT
             if selected:
                 for row in rows:
-                    results[row] = execute(table, Query.from_row(row, question, words))
+                    results[row] = official(table, Query.from_row(row, question, words))
     return results
 
 
-def random_problem(rng, engine):
+def random_problem(rng):
     """Rules, a table, a question, and every query of Z_tot with its result."""
     rules, table = random_rules(rng), random_table(rng)
     question = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(0, 4)))
-    if len(brute_conditions(engine.execute, table, question, rules)) > 40:
+    if len(brute_conditions(table, question, rules)) > 40:
         rules = dataclasses.replace(rules, max_conditions=min(2, rules.max_conditions))
-    return rules, table, question, brute_results(engine.execute, table, question, rules)
+    return rules, table, question, brute_results(table, question, rules)

@@ -14,7 +14,7 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.queries.records import plain_value
-from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
+from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.types import Condition, Query
 from hardem_jax.queries.solutions.values import (
     ExecutionError,
@@ -25,6 +25,7 @@ from hardem_jax.queries.solutions.values import (
 )
 from hardem_jax.tables.jsonl import read_table
 from hardem_jax.tables.table import Table
+from tests.queries.solutions.official import official
 
 NONE, MAX, MIN, COUNT, SUM, AVG = range(6)
 EQUAL, ABOVE, BELOW = range(3)
@@ -36,11 +37,6 @@ CELLS = (
     7, 0, -3, 2**53 + 1, 2**62, 7.0, 0.1, 0.2, 0.30000000000000004, 1e300, -1e300, 1e16, -0.0,
     float("inf"), float("-inf"), float("nan"), True,
 )  # fmt: skip
-
-
-def official(table, query):
-    with OfficialEngine() as engine:
-        return engine.execute(table, query)
 
 
 def outcome(execute, table, query):
@@ -89,13 +85,12 @@ def random_table(rng, cells=CELLS):
 @pytest.mark.parametrize("seed", range(4))
 def test_engines_agree_on_cells_of_all_kinds(seed):
     rng = random.Random(seed)
-    with OfficialEngine() as engine:
-        for _ in range(500):
-            table = random_table(rng)
-            for _ in range(8):
-                query = random_query(rng, table)
-                expected = outcome(engine.execute, table, query)
-                assert expected == outcome(execute_sql, table, query), (table, query)
+    for _ in range(500):
+        table = random_table(rng)
+        for _ in range(8):
+            query = random_query(rng, table)
+            expected = outcome(official, table, query)
+            assert expected == outcome(execute_sql, table, query), (table, query)
 
 
 @pytest.mark.slow
@@ -108,14 +103,13 @@ def test_vectors_of_the_official_engine(shared_dir):
             tables[split, table.id] = table
     vectors = (shared_dir / "vectors/wikisql_execution.jsonl").read_text("utf-8").split("\n")[:-1]
     assert len(vectors) == 6000
-    with OfficialEngine() as engine:
-        for record in map(json.loads, vectors):
-            sql = record["sql"]
-            conditions = tuple(Condition(*condition) for condition in sql["conds"])
-            query = Query(sql["sel"], sql["agg"], conditions)
-            for execute in (engine.execute, execute_sql):
-                found = execute(tables[record["split"], record["table_id"]], query)
-                assert [*map(repr, found)] == [*map(repr, record["result"])], record
+    for record in map(json.loads, vectors):
+        sql = record["sql"]
+        conditions = tuple(Condition(*condition) for condition in sql["conds"])
+        query = Query(sql["sel"], sql["agg"], conditions)
+        for execute in (official, execute_sql):
+            found = execute(tables[record["split"], record["table_id"]], query)
+            assert [*map(repr, found)] == [*map(repr, record["result"])], record
 
 
 @pytest.mark.parametrize(
@@ -205,33 +199,30 @@ def test_an_average_may_be_beyond_64_bits_in_sum():
 def test_nothing_is_executed_as_text():
     nasty = "x'); DROP TABLE stored0; --"
     table = Table(nasty, (nasty, 'a" b'), ("text", "text"), ((nasty.lower(), "1"), ("y", "2")))
-    with OfficialEngine() as engine:
-        for value in (nasty, "' OR 1=1 --", "x' OR 'x'='x", '" OR ""="'):
-            query = Query(1, NONE, (Condition(0, EQUAL, value),))
-            expected = ["1"] if value == nasty else []
-            assert engine.execute(table, query) == execute_sql(table, query) == expected
-        assert engine.execute(table, Query(0, COUNT)) == [2]
+    for value in (nasty, "' OR 1=1 --", "x' OR 'x'='x", '" OR ""="'):
+        query = Query(1, NONE, (Condition(0, EQUAL, value),))
+        expected = ["1"] if value == nasty else []
+        assert official(table, query) == execute_sql(table, query) == expected
+    assert official(table, Query(0, COUNT)) == [2]
 
 
 def test_equal_tables_with_other_cells_stay_apart():
     one, other = column_of("text", 1), column_of("text", 1.0)
     assert one == other
-    with OfficialEngine() as engine:
-        for _ in range(2):
-            assert engine.execute(one, Query(0, NONE)) == execute_sql(one, Query(0, NONE)) == ["1"]
-            found = engine.execute(other, Query(0, NONE))
-            assert found == execute_sql(other, Query(0, NONE)) == ["1.0"]
+    for _ in range(2):
+        assert official(one, Query(0, NONE)) == execute_sql(one, Query(0, NONE)) == ["1"]
+        found = official(other, Query(0, NONE))
+        assert found == execute_sql(other, Query(0, NONE)) == ["1.0"]
 
 
 def test_many_tables_are_not_kept():
     tables = [column_of("real", float(n)) for n in range(300)]
     alive = [weakref.ref(table) for table in tables]
-    with OfficialEngine() as engine:
-        for _ in range(2):
-            assert [engine.execute(t, Query(0, MAX)) for t in tables] == [[n] for n in range(300)]
-        del tables
-        gc.collect()
-        assert sum(table() is not None for table in alive) == 256
+    for _ in range(2):
+        assert [execute_sql(t, Query(0, MAX)) for t in tables] == [[n] for n in range(300)]
+    del tables
+    gc.collect()
+    assert sum(table() is not None for table in alive) == 256
 
 
 def test_addends_are_those_of_sqlite():

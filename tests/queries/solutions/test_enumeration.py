@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.engine import OfficialEngine, execute_sql
+from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.enumeration import AnswerTest, enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, Query, SqlRules
 from hardem_jax.tables.table import Table, split_words
@@ -33,24 +33,23 @@ def test_equals_brute_force(seed):
     """Five hundred tables in all, with every option drawn anew for each."""
     rng = random.Random(seed)
     sizes = []
-    with OfficialEngine() as engine:
-        for _ in range(50):
-            rules, table, question, results = random_problem(rng, engine)
-            for answer in rng.sample(list(results.values()), min(3, len(results))) + [[20.0]]:
-                expected = in_order(row for row, result in results.items() if result == answer)
-                found = enumerate_sql(table, question, answer, rules)
-                assert found.queries.dtype == np.int16
-                assert list(map(tuple, found.queries.tolist())) == expected, (table, question)
-                assert found.size == len(expected) and found.cut == 0
-                cap = rng.randrange(1, 30)
-                capped = enumerate_sql(table, question, answer, dataclasses.replace(rules, cap=cap))
-                assert list(map(tuple, capped.queries.tolist())) == expected[:cap]
-                assert (capped.size, capped.cut) == (found.size, max(0, found.size - cap))
-                matched = enumerate_sql(
-                    table, question, rules=rules, match=lambda result, y=answer: result == y
-                )
-                np.testing.assert_array_equal(matched.queries, found.queries)
-                sizes.append(len(expected))
+    for _ in range(50):
+        rules, table, question, results = random_problem(rng)
+        for answer in rng.sample(list(results.values()), min(3, len(results))) + [[20.0]]:
+            expected = in_order(row for row, result in results.items() if result == answer)
+            found = enumerate_sql(table, question, answer, rules)
+            assert found.queries.dtype == np.int16
+            assert list(map(tuple, found.queries.tolist())) == expected, (table, question)
+            assert found.size == len(expected) and found.cut == 0
+            cap = rng.randrange(1, 30)
+            capped = enumerate_sql(table, question, answer, dataclasses.replace(rules, cap=cap))
+            assert list(map(tuple, capped.queries.tolist())) == expected[:cap]
+            assert (capped.size, capped.cut) == (found.size, max(0, found.size - cap))
+            matched = enumerate_sql(
+                table, question, rules=rules, match=lambda result, y=answer: result == y
+            )
+            np.testing.assert_array_equal(matched.queries, found.queries)
+            sizes.append(len(expected))
     assert np.mean(np.array(sizes) > 1) > 0.3  # most problems are not trivial
 
 
@@ -68,25 +67,24 @@ def without_rest(row):
 def test_a_query_is_tested_as_brute_force_does(seed):
     rng = random.Random(seed)
     outcomes = Counter()
-    with OfficialEngine() as engine:
-        for _ in range(30):
-            rules, table, question, results = random_problem(rng, engine)
-            if not results:
-                continue
-            every = [row for row in results if one_condition_a_column(row)]
-            outside = [tuple(rng.randrange(-1, 4) for _ in row) for row in every[:200]]
-            outside = [row for row in outside if without_rest(row) not in results]
-            for answer in rng.sample(list(results.values()), min(3, len(results))):
-                test = AnswerTest(table, question, answer, rules)
-                matched = AnswerTest(
-                    table, question, rules=rules, match=lambda result, y=answer: result == y
-                )
-                expected = [results[row] == answer for row in every] + [False] * len(outside)
-                rows = np.array(every + outside).reshape(-1, ROW_WIDTH)
-                for _ in range(2):  # the second time from memory
-                    assert test(rows).tolist() == expected, (table, question, answer)
-                assert matched(rows[::-1]).tolist() == expected[::-1]
-                outcomes.update(expected)
+    for _ in range(30):
+        rules, table, question, results = random_problem(rng)
+        if not results:
+            continue
+        every = [row for row in results if one_condition_a_column(row)]
+        outside = [tuple(rng.randrange(-1, 4) for _ in row) for row in every[:200]]
+        outside = [row for row in outside if without_rest(row) not in results]
+        for answer in rng.sample(list(results.values()), min(3, len(results))):
+            test = AnswerTest(table, question, answer, rules)
+            matched = AnswerTest(
+                table, question, rules=rules, match=lambda result, y=answer: result == y
+            )
+            expected = [results[row] == answer for row in every] + [False] * len(outside)
+            rows = np.array(every + outside).reshape(-1, ROW_WIDTH)
+            for _ in range(2):  # the second time from memory
+                assert test(rows).tolist() == expected, (table, question, answer)
+            assert matched(rows[::-1]).tolist() == expected[::-1]
+            outcomes.update(expected)
     assert outcomes[True] > 100 and outcomes[False] > 1000
 
 
@@ -139,8 +137,7 @@ def test_lower_case_of_a_span_is_its_own():
     # The capital sigma becomes another letter at the end of a word; the dotted I becomes two.
     for cell, question in (("ασ", "ΑΣΑ"), ("i̇x", "İX y")):
         table = Table("1-1", ("a",), ("text",), ((cell,), ("z",)))
-        with OfficialEngine() as engine:
-            results = brute_results(engine.execute, table, question, SqlRules())
+        results = brute_results(table, question, SqlRules())
         expected = in_order(row for row, result in results.items() if result == [cell])
         assert enumerate_sql(table, question, [cell]).queries.tolist() == [*map(list, expected)]
 
@@ -167,12 +164,11 @@ def test_two_hundred_columns():
 def test_tables_of_any_length(length):
     table = wide_table(3, length)
     question = "20 or 70"
-    with OfficialEngine() as engine:
-        results = brute_results(engine.execute, table, question, SqlRules(max_conditions=2))
-        answers = Counter(map(tuple, results.values())).most_common(3)
-        for answer, number in answers:
-            found = enumerate_sql(table, question, list(answer), SqlRules(max_conditions=2))
-            assert found.size == number
+    results = brute_results(table, question, SqlRules(max_conditions=2))
+    answers = Counter(map(tuple, results.values())).most_common(3)
+    for answer, number in answers:
+        found = enumerate_sql(table, question, list(answer), SqlRules(max_conditions=2))
+        assert found.size == number
 
 
 def test_a_value_in_a_question_without_spaces_is_found():
@@ -212,17 +208,16 @@ def test_sums_are_compared_to_the_last_bit():
     rng = random.Random(0)
     question = " ".join(map(str, range(-9, 10)))
     rules = SqlRules(max_conditions=1)
-    with OfficialEngine() as engine:
-        for length in (12, 60, 1500, 1500):  # long columns are added up in parts
-            cells = [tuple(round(rng.uniform(-10, 10), 2) for _ in "ab") for _ in range(length)]
-            table = Table("1-1", ("a", "b"), ("real", "real"), tuple(cells))
-            results = brute_results(engine.execute, table, question, rules)
-            sums = {result[0] for row, result in results.items() if row[1] in (4, 5)}
-            for value in rng.sample(sorted(sums), 8):
-                for answer in (value, np.nextafter(value, np.inf), np.nextafter(value, -np.inf)):
-                    found = enumerate_sql(table, question, [float(answer)], rules).queries
-                    expected = in_order(row for row, y in results.items() if y == [answer])
-                    assert found.tolist() == [*map(list, expected)]
+    for length in (12, 60, 1500, 1500):  # long columns are added up in parts
+        cells = [tuple(round(rng.uniform(-10, 10), 2) for _ in "ab") for _ in range(length)]
+        table = Table("1-1", ("a", "b"), ("real", "real"), tuple(cells))
+        results = brute_results(table, question, rules)
+        sums = {result[0] for row, result in results.items() if row[1] in (4, 5)}
+        for value in rng.sample(sorted(sums), 8):
+            for answer in (value, np.nextafter(value, np.inf), np.nextafter(value, -np.inf)):
+                found = enumerate_sql(table, question, [float(answer)], rules).queries
+                expected = in_order(row for row, y in results.items() if y == [answer])
+                assert found.tolist() == [*map(list, expected)]
 
 
 GOLFERS = (("Gary Player", "South Africa", 1), ("Tom Watson", "United States", 2))

@@ -1,0 +1,56 @@
+"""WikiSQL's official engine (Zhong et al., 2017), which is SQLite."""
+
+import functools
+import sqlite3
+
+from hardem_jax.errors import InputError
+from hardem_jax.queries.solutions.types import AGGREGATORS, OPERATORS
+from hardem_jax.queries.solutions.values import (
+    SQLITE_ERRORS,
+    ExecutionError,
+    bound_value,
+    check_query,
+    in_lower_case,
+    sql_types,
+)
+
+
+class ById:
+    """A table that equals no other: 1 == 1.0, but their texts differ."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __hash__(self):
+        return id(self.table)
+
+    def __eq__(self, other):
+        return self.table is other.table
+
+
+@functools.lru_cache(8)
+def stored(one):
+    types, connection = sql_types(one.table), sqlite3.connect(":memory:", isolation_level=None)
+    columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(types))
+    marks = ", ".join("?" * len(types))
+    try:
+        connection.execute(f"CREATE TABLE t ({columns})")
+        rows = map(in_lower_case, one.table.rows)
+        connection.executemany(f"INSERT INTO t VALUES ({marks})", rows)
+    except SQLITE_ERRORS as error:
+        raise InputError(f"SQLite cannot store a cell ({error})") from error
+    return connection, types
+
+
+def official(table, query):
+    """The result of a query, with the errors of `execute_sql`."""
+    check_query(table, query)
+    connection, types = stored(ById(table))
+    bound = {f"c{c.column}": bound_value(c.value, types[c.column]) for c in query.conditions}
+    selected = f"{AGGREGATORS[query.aggregator]}(col{query.select})"
+    tests = [f"col{c.column} {OPERATORS[c.operator]} :c{c.column}" for c in query.conditions]
+    asked = f"SELECT {selected} FROM t WHERE {' AND '.join(tests) or 1}"
+    try:
+        return [cell for (cell,) in connection.execute(asked, bound)]
+    except SQLITE_ERRORS as error:
+        raise ExecutionError(f"{query}: {error}") from error
