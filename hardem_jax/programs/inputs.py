@@ -46,14 +46,9 @@ _EQUAL = OPERATORS.index("=")
 class ProgramInput:
     """One input of a parser of programs.
 
-    Attributes:
-        layout: question and columns.
-        num_columns, num_rows: of the whole table, the row number not counted.
-        question: with its fields, links and all of Z.
-        header_share: ``[C]`` float32, share of each column's tokens that the question has.
-        links: ``[M]`` bool, links whose words and column are read.
-        programs: ``[Z, 5]`` int16, those of Z whose words and columns were all read.
-        shapes: those of Z_tot.
+    ``links`` ``[M]`` bool are those whose words and column are read, ``programs`` those of Z that
+    use nothing else; ``header_share`` ``[C]`` is the share of each column's tokens that the
+    question has.
     """
 
     layout: QueryInput

@@ -27,12 +27,7 @@ NO_PROGRAM = "no program gives the answer"
 
 
 def program_question(question: TableQuestion, rules: ProgramRules) -> ProgramQuestion:
-    """The question with its fields, links and Z, which is empty if it has no answer.
-
-    Raises:
-        InputError: the question has too many words or links.
-        TypeError: the answer is not a list of texts.
-    """
+    """The question with its fields, links and Z, which is empty if it has no answer."""
     asked, table = unsolved(question), program_table(question.table)
     if question.answer:
         found = enumerate_programs(
@@ -82,11 +77,7 @@ _found_links: IdentityCache[dict[tuple[str, ProgramRules], Links]] = IdentityCac
 
 
 def links_of(question: ProgramQuestion, table: Table, rules: ProgramRules) -> Links:
-    """The links of a question with their values and rows.
-
-    Raises:
-        InputError: they are not those that it was prepared with.
-    """
+    """The links of a question with their values and rows, unless other ones were prepared."""
     known, key = _found_links(table), (question.question, rules)
     if (links := known.get(key)) is None:
         links = find_links(program_table(table), question.question, question.words, rules)

@@ -63,11 +63,6 @@ def annotated_queries(
 ) -> dict[str, Query]:
     """The official files' annotated queries by question id; for measuring.
 
-    Args:
-        folder: of the official files.
-        split: name of the split there.
-        questions: what they are needed for.
-
     Raises:
         InputError: the split holds other questions: none of these, or another one under an id.
     """

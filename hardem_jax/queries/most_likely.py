@@ -37,14 +37,9 @@ _BEAM = _MAX_COLUMNS = 4
 
 @dataclasses.dataclass(frozen=True)
 class QueryScores:
-    """The tables of P(z | x) of one question, `hardem_jax.queries.distribution`, as numpy arrays.
+    """The tables of P(z | x) of one question, see `QueryDistribution`, as numpy arrays.
 
     The model may have read only the first columns and words; what it has not read is impossible.
-
-    Attributes:
-        select, aggregator, number, column, operator: ``[C]``, ``[C, 6]``, ``[K + 1]``, ``[C, 2]``,
-            ``[C, 3]``.
-        first, last: ``[C, 3, W]``.
     """
 
     select: np.ndarray
@@ -104,13 +99,10 @@ class _Sets(NamedTuple):
 
 
 class AllowedQueries:
-    """Z_tot of one question, to be searched.
+    """Z_tot of one question, to be searched: its ``conditions``, ``[M, 4]`` int16.
 
-    Attributes:
-        conditions: ``[M, 4]`` int16, every condition of Z_tot: column, operator, first and last
-            word.
-        max_conditions: below that of the rules if there are too many combinations
-            (`SqlRules.max_combinations`).
+    There are at most ``max_conditions``, fewer than in the rules if there are too many
+    combinations.
     """
 
     def __init__(self, table: Table, question: str, words: np.ndarray, rules: SqlRules):
@@ -144,12 +136,9 @@ class AllowedQueries:
         """Results by probability, that of all queries of Z_tot that lead to them (marginalised).
 
         Executes heads over sets of rows, most likely first, until no result can overtake the best
-        and all but a thousandth of the probability of Z_tot was seen.
-
-        Returns:
-            The results seen, best first, and the probability that was not seen, as a share of that
-            of Z_tot. The first result is certain to be the most likely one if it leads the second
-            by more than this share.
+        and all but a thousandth of the probability of Z_tot was seen. Also returns the share that
+        was not seen: the first result is certain to be the most likely one if it leads the second
+        by more.
         """
         heads, groups = self._heads(scores), self._groups(scores, 1)
         mass = [_log_sum(score for score, _ in best) for best in heads]
@@ -283,8 +272,8 @@ def execution_guided(
 ) -> np.ndarray:
     """The query that SQLova's execution-guided decoding finds, ``[ROW_WIDTH]`` int16.
 
-    1. Of the four best heads on the four most likely columns, the first that the rules allow
-       (`SqlRules.aggregates_on_text`); if none is, the last.
+    1. Of the four best heads on the four most likely columns, the first that the rules allow; if
+       none is, the last.
     2. Of the conditions on the four most likely columns, with values from the four most likely
        first and last words, the four best; those that no row meets are dropped.
     3. The number n of conditions that maximises P(n) times the probability of the n-th.

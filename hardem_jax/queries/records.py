@@ -31,11 +31,7 @@ FEWER_CONDITIONS = "too many combinations, queries with most conditions not trie
 
 
 def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
-    """The question with its Z.
-
-    Raises:
-        InputError: question, table or answer are beyond what Z can hold.
-    """
+    """The question with its Z; `InputError` says what is beyond what Z can hold."""
     asked = unsolved(question)
     for cell in question.answer:
         if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
@@ -74,11 +70,7 @@ def unsolved(question: TableQuestion) -> QueryQuestion:
 def answer_match(
     question: TableQuestion | QueryQuestion,
 ) -> Callable[[Sequence[Cell]], bool] | None:
-    """What decides whether a result is the answer, in Z as in scores; None for "execution".
-
-    Raises:
-        TypeError: an answer matched by denotation is not a list of texts.
-    """
+    """What decides whether a result is the answer, in Z as in scores; None for "execution"."""
     if question.match == "cells":
         return same_cells(question.answer)
     if question.match == "execution":

@@ -66,15 +66,13 @@ def read_csv_table(path: PathLike, *, id: str | None = None) -> Table:
 
     Fields may be quoted with double quotes, which are doubled inside or stand behind a backslash.
     Backslashes escape if each stands before a quotation mark or another backslash, or if the quotes
-    are broken otherwise. Where they are broken between tabs, quotation marks are text.
-    Empty lines are skipped and short rows padded; columns of numbers are detected as by
-    `make_table`. The delimiter is the one that a first line such as ``sep=;`` names, as Excel reads
-    it, or else the one of ``, ; tab |`` that splits the largest share of the rows into the same
-    number of fields. The id is the path unless given.
+    are broken otherwise. Where they are broken between tabs, quotation marks are text. Empty lines
+    are skipped and short rows padded. The delimiter is the one that a first line such as ``sep=;``
+    names, as Excel reads it, or else the one of ``, ; tab |`` that splits the largest share of the
+    rows into the same number of fields.
 
     Raises:
-        InputError: no such file, not UTF-8, broken quotes or a row with more cells than names
-            (names the line), or an empty file.
+        InputError: no table can be read; names the line.
     """
     header, *rows = (row for _, row in read_csv_rows(path))
     return make_table(str(path) if id is None else id, header, rows)

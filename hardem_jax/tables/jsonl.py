@@ -46,17 +46,13 @@ REPEATED = "question id occurs again"
 
 
 def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[TableQuestion]:
-    """Streams the questions of a file; its tables are in memory.
+    """Streams the questions of a file: JSON lines, or CSV if its name ends with `.csv` or `.tsv`.
 
-    Args:
-        path: JSON lines, also compressed as `.gz`; CSV if its name ends so, or with `.tsv`.
-        skips: counts what is left out, by id or line. Left out: no question id, empty question, no
-            answer given. Warned of: question id that occurred before.
+    ``skips`` counts what is left out, by id or line: no question id, empty question, no answer
+    given; it is warned of a question id that occurred before.
 
     Raises:
-        InputError: with the line: not JSON, a value of the wrong type, a table that does not come
-            before its questions, is inconsistent, or has the id of an earlier one with other
-            content; a column or a table file is missing, or `read_csv_table` refuses it.
+        InputError: with the line, what is not in this layout.
     """
     tables: dict[str, Table] = {}
     seen: set[str] = set()
@@ -108,10 +104,9 @@ def _read_file(folder: Path, name: str, place: str) -> Table:
 def read_table(
     record: dict[str, Any], place: str, *, lower: bool = False, skips: ExclusionCounts | None = None
 ) -> Table:
-    """The table of a JSON object with "id", "header", "types" and "rows".
+    """The table of a JSON object with "id", "header", "types" and "rows"; ``lower`` its cells.
 
-    ``skips`` is warned of a table whose rows have different lengths, which are filled up with NULL
-    and cut to the header's; None if that is an error. ``lower`` converts cells to lower case.
+    ``skips`` is warned of rows of different lengths, which are fitted; None if that is an error.
     """
     id = get_id(record, "id", place)
     if id is None:

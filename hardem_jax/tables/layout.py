@@ -66,14 +66,9 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
     then the last columns are left out. Solutions that use what was left out are left out of Z. The
     paper has 180 tokens (Min et al., 2019, section 5.3), SQLova 222.
 
-    Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each.
-        cut_headers, cut_questions, cut_columns: number of questions with shortened columns, that
-            were cut themselves, and without some of the columns.
-        lost: number of questions whose whole Z was left out.
-
-    Raises:
-        InputError: there are no questions, or no room for a question and a column.
+    ``sizes`` ``[N, 2]`` int32 are tokens and solutions of each; ``cut_headers``, ``cut_questions``
+    and ``cut_columns`` count questions with shortened columns, that were cut, and without some
+    columns; ``lost`` those whose whole Z was left out.
     """
 
     def __init__(

@@ -166,11 +166,10 @@ def make_learned_reward_loss(
     space: Callable[[Any, Mapping[str, Array]], Space],
     features: Features,
 ) -> LossFn:
-    """The loss of a training batch under `MERL`.
+    """The loss of a training batch under `MERL`, see `make_search_loss`.
 
     Each micro-batch takes a step of its own to see what its reward does. All passes have the same
-    key of dropout, and attention is computed by XLA. See `make_search_loss`; the memory in a batch
-    also has `CUES_ENTRY`, and there are the metrics of `hardem_jax.search.learned_rewards`.
+    key of dropout, and attention is computed by XLA. The memory in a batch also has `CUES_ENTRY`.
     """
     every = objective.held_out
 

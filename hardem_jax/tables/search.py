@@ -35,12 +35,7 @@ _QUESTIONS_IN_MEMORY = 2048
 class Executor(abc.ABC):
     """What is looked for in training on some questions, and which solutions have their answers.
 
-    Z is not read. Solutions outside of the rules' Z_tot have no reward, whatever their result.
-    Calls of `rewards` may come from several threads, one for each device.
-
-    Attributes:
-        ROW_WIDTH: integers of a solution.
-        NUM_FEATURES: of a solution, for objectives that learn a reward.
+    Solutions outside of the rules' Z_tot have no reward. Threads, one a device, may call `rewards`.
     """
 
     ROW_WIDTH: ClassVar[int]
@@ -82,8 +77,8 @@ class Executor(abc.ABC):
 class TableSpace:
     """The solutions of a batch with their rewards, see `hardem_jax.search.candidates.Space`.
 
-    ``items`` ``[B]`` is the question of each row, -1 for padding; ``limits`` say which solutions
-    are looked for, as arguments of the methods of ``distribution``, P(z | x).
+    ``items`` ``[B]`` are its questions, -1 for padding; ``limits``, arguments of the methods of
+    ``distribution``, say which solutions are looked for.
     """
 
     distribution: Any
@@ -141,8 +136,7 @@ def make_search_loss(
 ) -> LossFn:
     """The loss of a batch under an objective that searches what ``space`` makes of P(z | x).
 
-    In addition to the model's inputs, a batch has ``item`` and ``row_where``, and ``memory`` if the
-    objective has one; its ``solutions`` are not read.
+    A batch also has ``item`` and ``row_where``, and ``memory`` if the objective has one.
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):

@@ -82,9 +82,6 @@ def to_cell(value: Any, where: str) -> Cell:
     """What stands in a cell for a value of Python, NumPy or pandas: a number, a text, or None.
 
     Dates, times, True, False and whole numbers beyond 64 bits become texts; NaN, NaT and NA None.
-
-    Raises:
-        TypeError: the value is something else, such as a duration.
     """
     if isinstance(value, np.datetime64):
         moment = value.astype("datetime64[us]").item()

@@ -41,22 +41,16 @@ _ESCAPED = {"n": "\n", "p": "|", "\\": "\\"}
 def read_wikitablequestions(
     folder: PathLike, split: str, *, skips: ExclusionCounts, tagged: bool = False
 ) -> Iterator[TableQuestion]:
-    """Streams the questions of a split, in the order of the file.
+    """Streams the questions of a split, such as "random-split-1-train", in the order of the file.
 
     Tables are those of `make_table`, which says what a column of numbers is. Cells are in lower
     case (the evaluator ignores case), and dates are text (a condition compares them with words of
-    the question). Tables stay in memory.
+    the question). ``tagged`` uses `targetCanon` of the same question in `tagged/data` as the
+    `values`, which the official evaluator compares; otherwise they are read out of the answers.
 
-    Args:
-        folder: holds `data` and `csv`.
-        split: name of the file, as "random-split-1-train" or "pristine-unseen-tables".
-        skips: counts what is left out, by id or line. Left out: no question id, empty question, no
-            answer given, table file missing. Warned of: question id that occurred before; by
-            table: rows of different lengths (short ones are filled up, and so is the header if it
-            is), table without rows.
-        tagged: True uses `targetCanon` of the same question in `tagged/data` as the questions'
-            `values`, which the official evaluator compares. False leaves `values` None, so that
-            they are read out of the answers.
+    ``skips`` counts what is left out, by id or line: no question id, empty question, no answer
+    given, table file missing. It is warned of a question id that occurred before and, by table, of
+    rows of different lengths, which are filled up, and of a table without rows.
 
     Raises:
         InputError: a file is missing or not in this layout, a table file is broken, or the tagged

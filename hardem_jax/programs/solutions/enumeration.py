@@ -41,14 +41,10 @@ _PROGRAMS_IN_MEMORY = 256
 
 @dataclasses.dataclass(frozen=True)
 class Solutions:
-    """Z of a question.
+    """Z of a question: ``programs`` ``[Z, ROW_WIDTH]`` int16, sorted, without duplicates.
 
-    Attributes:
-        programs: ``[Z, ROW_WIDTH]`` int16, see `Program.from_row`; sorted, without duplicates.
-        links: the links of the question, which programs refer to.
-        size: number of solutions before `ProgramRules.cap`.
-        max_links: maximum number of links searched; 1 if there were too many pairs
-            (`ProgramRules.max_pairs`).
+    They refer to ``links``. There were ``size`` before `ProgramRules.cap`, of at most ``max_links``
+    links: 1 if there were too many pairs.
     """
 
     programs: np.ndarray
@@ -75,18 +71,9 @@ def enumerate_programs(
     words: np.ndarray | None = None,
     seed: int = 0,
 ) -> Solutions:
-    """Z: every program of Z_tot that executes to the answer.
+    """Z: every program of Z_tot that executes to the answer, or a sample by ``seed``.
 
-    Args:
-        table: the table of the question.
-        question: its spans are the values of links.
-        target: the answer.
-        rules: Z_tot; None for the default.
-        words: the words of the question; None for `split_words`.
-        seed: of the sample if Z is larger than the cap; use a different one for each question.
-
-    Raises:
-        InputError: the question has too many words or links.
+    ``words`` are those of `split_words` unless given; ``rules`` None stands for the default.
     """
     rules = rules or ProgramRules()
     check_text(question, "question")
@@ -231,8 +218,7 @@ class _Search:
 def joined(links: Links, ordinary: int, pairs: Pairs, rules: ProgramRules) -> dict[str, SetsOfRows]:
     """The sets of rows of each connective that joins links into one set.
 
-    ``ordinary`` are all rows but totals, ``pairs`` those of `links_and_pairs`. Unless the rules
-    allow redundancy, both links of a pair count.
+    ``ordinary`` are all rows but totals. Unless the rules allow redundancy, both links count.
     """
     sets: dict[str, SetsOfRows] = {name: {} for name in ("all", "one", "and", "or", "and not")}
     if ordinary:

@@ -17,11 +17,7 @@ Result = list[str | float]
 
 
 def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Result | None:
-    """The result of a program, a row of ``ROW_WIDTH`` integers; None if it has none, see `types`.
-
-    Raises:
-        IndexError: there is no such shape or link.
-    """
+    """The result of a program, ``[ROW_WIDTH]`` integers; None if it has none, see `types`."""
     shape, f, g, a, b, ordinary = _operands(table, row, links)
     if (shape.has_select and f is None) or (shape.has_modify and g is None):
         return None

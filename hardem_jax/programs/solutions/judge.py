@@ -29,11 +29,8 @@ _NEAR = 1e-5
 class Target(Protocol):
     """The answer to a question, as `hardem_jax.tables.metrics.Denotation` compares it.
 
-    Attributes:
-        items: one target for each item of the answer, itself if there is only one. A correct
-            result contains a matching cell for every item; if there is only one item, every cell
-            must match it.
-        numbers: a result of one number is correct only if it is within 1e-5 of one of these.
+    A correct result has a matching cell for each of the ``items``; of only one item, all cells
+    match it. A result of one number is only correct within 1e-5 of one of the ``numbers``.
     """
 
     @property

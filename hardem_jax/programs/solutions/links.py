@@ -85,11 +85,7 @@ class _Found(NamedTuple):
 
 
 def find_links(table: ProgramTable, question: str, words: np.ndarray, rules: ProgramRules) -> Links:
-    """Every link that the rules allow; ``words`` as from `split_words`.
-
-    Raises:
-        InputError: there are more words, links or columns than int16 can number.
-    """
+    """Every link that the rules allow; `InputError` if there are more than int16 can number."""
     if len(words) > _INT16:
         raise InputError(f"question: expected at most {_INT16} words, found {len(words)}")
     most = (_INT16 + 1) // len(PARTS) - 1  # one for the row number

@@ -26,14 +26,10 @@ _TOTALS = {"total", "subtotal", "overall", "career", "average", "sum", "combined
 
 
 class FieldValues:
-    """The values of a field in every row.
+    """The values of a ``field`` in every row, none if a row lacks it, as ``rows``.
 
-    Attributes:
-        field: the field.
-        rows: for each row, its values; none if the row lacks the field.
-        rows_with: for each key, the set of rows that hold it, in order of first appearance.
-        valued: the rows that do not lack the field.
-        many: whether some row has several values.
+    ``rows_with`` has the set of rows of each key, in order of first appearance; ``valued`` are all
+    of them. ``many`` tells whether some row has several values.
     """
 
     def __init__(self, field: Field, rows: Sequence[tuple[Value, ...]]):

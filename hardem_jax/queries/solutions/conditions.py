@@ -52,11 +52,7 @@ class SpanCondition(NamedTuple):
 def find_conditions(
     table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
 ) -> list[SpanCondition]:
-    """Every condition of Z_tot, in order, without duplicates.
-
-    Raises:
-        InputError: there are more words or conditions than the integers of Z can hold.
-    """
+    """Every condition of Z_tot, in order, without duplicates."""
     if len(words) > _MAX_WORDS:
         raise InputError(f"question: expected at most {_MAX_WORDS} words, found {len(words)}")
     candidates = _candidates(table, question, words, rules)
@@ -118,10 +114,7 @@ def _ranges(
 def number_spans(
     question: str, bounds: Sequence[Sequence[int]], which: str
 ) -> Iterator[tuple[int, int, float | int]]:
-    """First word, last word and number of the spans that may be compared with a real column.
-
-    ``which`` is `SqlRules.numbers`.
-    """
+    """First word, last word and number of the spans compared with a real column."""
     if which == "official":
         for first, (start, _) in enumerate(bounds):
             for last in range(first, len(bounds)):
@@ -158,13 +151,11 @@ def _boundaries(question: str) -> tuple[set[int], set[int]]:
 
 
 class Clause(NamedTuple):
-    """A condition on one column, or several if the rules allow it.
+    """Conditions on one column, several if the rules allow it: ``size`` of them.
 
-    Attributes:
-        size: number of conditions.
-        code: their indices in the list of all conditions, as digits in `Combinations.base`.
-        mask: the rows that satisfy them all; at least one.
-        next_column: index of the first clause of the next column.
+    ``code`` has their indices in the list of all conditions, as digits in `Combinations.base`,
+    ``mask`` the rows that satisfy them all; ``next_column`` is the index of the first clause of the
+    next one.
     """
 
     size: int
@@ -176,11 +167,8 @@ class Clause(NamedTuple):
 class Combinations:
     """All sets of conditions that a question allows.
 
-    Attributes:
-        base: of the codes, the number of conditions but at least 2.
-        max_conditions: that of the rules unless `SqlRules.max_combinations` lowers it.
-        columns: the clauses on each column that has some, in order.
-        every_row: mask of all rows.
+    At most ``max_conditions``, those of the rules unless `SqlRules.max_combinations` lowers them.
+    ``columns`` are the clauses on each column that has some, in order.
     """
 
     def __init__(self, conditions: Sequence[SpanCondition], table: TypedTable, rules: SqlRules):
@@ -282,17 +270,9 @@ def fold(
 ) -> list[dict[int, Weight]]:
     """Adds up the weights of all sets of clauses by the rows that satisfy them, in any semiring.
 
-    Args:
-        columns: for each column, in order, number of conditions and row mask of a clause -> its
-            weight.
-        every_row: mask of all rows.
-        max_conditions: of a set.
-        one: the weight of the empty set.
-        times: the weight of a set and one more clause, on a later column.
-        plus: the weight of two groups of sets.
-
-    Returns:
-        At k, the weight of the sets of k conditions for each row mask, without the empty mask.
+    ``columns`` have, in order, the weight of each clause by its size and row mask; ``one`` is that
+    of the empty set. Returns, at k, the weight of the sets of k conditions for each row mask but
+    the empty one.
 
     Example:
         >>> count = dict(one=1, times=int.__mul__, plus=int.__add__)

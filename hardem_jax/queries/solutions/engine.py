@@ -46,10 +46,8 @@ from hardem_jax.tables.table import (
 class Column:
     """A column as the official engine reads it, of type "text" or "real".
 
-    Attributes:
-        cells: as SQLite stores them.
-        rows_by_value: for each value except NULL, the mask of the rows that hold it.
-        not_null, nulls: masks of the rows with a value and without one.
+    ``cells`` are as SQLite stores them; ``rows_by_value``, ``not_null`` and ``nulls`` are row
+    masks.
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):
@@ -97,11 +95,7 @@ class Column:
         return [self.cells[row] for row in mask_rows(mask)]
 
     def aggregate(self, aggregator: int, mask: int) -> Cell:
-        """The aggregate over the rows of a mask; if all are NULL, NULL or a count of 0.
-
-        Raises:
-            ExecutionError: a sum of integers exceeds 64 bits.
-        """
+        """The aggregate over the rows of a mask; if all are NULL, NULL or a count of 0."""
         mask &= self.not_null
         if aggregator == 3:
             return mask.bit_count()
@@ -125,12 +119,8 @@ class Column:
 class TypedTable:
     """The columns of a table, indexed by value.
 
-    Attributes:
-        columns: from left to right.
-        every_row: mask of all ``num_rows``.
-        holders: for each bound value, the text columns in which a span of the question may equal
-            it, with the mask of rows.
-        longest: length of the longest text in ``holders``, in characters.
+    ``holders`` has, for each value, the text columns in which a span of the question may equal it,
+    with their rows; ``longest`` is the length of the longest of these texts.
     """
 
     def __init__(self, table: Table):

@@ -79,12 +79,7 @@ def sql_types(table: Table) -> tuple[str, ...]:
 
 
 def bound_value(value: str | float | int, column_type: str) -> str | float | int:
-    """Converts a condition's value as the official engine does; for types see `sql_type`.
-
-    Raises:
-        ExecutionError: text without a number is compared with a real column, or SQLite cannot
-            hold the value.
-    """
+    """What the official engine compares with a column, given a condition's value."""
     value = plain_cell(value, "condition")  # type: ignore[assignment]
     if not _can_be_stored(value):
         raise ExecutionError(f"expected Unicode text or a 64-bit integer, found {value!r:.40}")
@@ -136,11 +131,7 @@ def in_lower_case(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
     """Cells as SQLite stores them: numbers as text in text columns, and vice versa in real ones.
 
-    Texts are lower-cased, and negative zero becomes zero. Text that is not a number stays text in a
-    real column.
-
-    Raises:
-        InputError: SQLite cannot hold a cell.
+    Texts are lower-cased, and negative zero becomes zero. Text that is not a number stays text.
     """
     values = in_lower_case(values)
     plain = str if column_type == "text" else float
@@ -207,9 +198,8 @@ def sum_like_sqlite(
 ) -> int | float:
     """SQLite's sum or average of integers and float64, in the order given; NaN is NULL there.
 
-    Raises:
-        ExecutionError: a sum of integers exceeds 64 bits. Since SQLite 3.43, any float among the
-            addends prevents this error; before, the float must come before the overflow.
+    It has none of integers that exceed 64 bits. Since SQLite 3.43, any float among the addends
+    prevents that; before, the float must come before the overflow.
     """
     leading, integer, overflow = _leading_integers(addends)
     if overflow and compensated:  # a float anywhere turns the sum into a float
