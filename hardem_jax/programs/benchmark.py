@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, SHAPES
-from hardem_jax.tables.benchmark import COLUMN_PIECES, question_and_headers
+from hardem_jax.tables.layout import COLUMN_PIECES, question_and_headers
 from hardem_jax.task.benchmark import Batch, BatchSizes, Step, random_texts
 
 #: Links of a question on a table of WikiTableQuestions: few have more.
@@ -26,7 +26,7 @@ def random_batch(sizes: BatchSizes) -> Batch:
 
     rng = np.random.default_rng(0)
     texts = random_texts(dataclasses.replace(sizes, shortest=1.0), rng)
-    words, starts = question_and_headers(sizes)
+    words, starts = question_and_headers(sizes.tokens)
     rows, columns = sizes.rows, len(starts)
     fields = (columns + 1) * len(PARTS)  # the row number is a column after the others
     spans = np.stack([starts, starts + COLUMN_PIECES], axis=-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
 from hardem_jax.cli.compare import comparison
@@ -17,9 +17,6 @@ from hardem_jax.tables.commands import PredictOnTable
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import official_lines, result_texts
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
-
-if TYPE_CHECKING:
-    from hardem_jax.programs import task as tasks
 
 #: New parameters learn ten times as fast as the encoder.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
@@ -100,20 +97,10 @@ class Predict(PredictOnTable):
     def inference(self) -> dict[str, Any]:
         return super().inference() | {"decoding": "program"}
 
-    def asked(self, task: Any, question: TableQuestion) -> tasks.ProgramQuestions:
-        from hardem_jax.programs import task as tasks
+    def asked(self, question: TableQuestion, rules: Any) -> Any:
+        return program_question(question, rules)
 
-        return tasks.ProgramQuestions(
-            questions=[program_question(question, task.rules)],
-            tables={question.table.id: question.table},
-            rules=task.rules,
-        )
-
-    def layout(self, inputs: Any) -> Any:
-        return inputs[0].layout
-
-    def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
-        del task
+    def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
         return answer.program.text(question.table.header), ", ".join(result_texts(answer.result))
 
 

@@ -66,14 +66,15 @@ def _kinds_of(shape: Shape) -> tuple[object, object, object, object]:
     )
 
 
-def _numbered() -> tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]:
+def _numbered() -> tuple[tuple[Any, ...], tuple[int, ...]]:
     seen: list[dict[object, int]] = [{}, {}, {}, {}]
-
-    def number(place: int, kind: object) -> int:
-        return -1 if kind is None else seen[place].setdefault(kind, len(seen[place]))
-
-    kinds = map(_kinds_of, SHAPES)
-    rows = [(number(0, a), number(1, b), number(2, c), number(3, d)) for a, b, c, d in kinds]
+    rows = [
+        tuple(
+            -1 if kind is None else numbers.setdefault(kind, len(numbers))
+            for numbers, kind in zip(seen, _kinds_of(shape), strict=True)
+        )
+        for shape in SHAPES
+    ]
     return tuple(rows), tuple(map(len, seen))
 
 
@@ -82,37 +83,28 @@ def _numbered() -> tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 KINDS, NUM_KINDS = _numbered()
 
 
-def _by_kind(place: int, values: Mapping[Shape, Any]) -> np.ndarray:
-    """``[K, ...]``: what is true of a slot in some shape of each kind."""
-    found = [np.zeros_like(next(iter(values.values()))) for _ in range(NUM_KINDS[place])]
+def _by_kind(place: int, may: Callable[[Shape], np.ndarray]) -> np.ndarray:
+    """``[K, ...]`` bool: what may fill a slot in some shape of each kind."""
+    found: dict[int, np.ndarray] = {}
     for kinds, shape in zip(KINDS, SHAPES, strict=True):
-        if kinds[place] >= 0:
-            found[kinds[place]] = found[kinds[place]] | values[shape]
-    return np.stack(found)
+        if (kind := kinds[place]) >= 0:
+            found[kind] = found.get(kind, np.False_) | may(shape)
+    return np.stack([found[kind] for kind in range(NUM_KINDS[place])])
 
 
-def _parts_of(may: Callable[[Shape, Field, int], bool], used: str, place: int) -> np.ndarray:
-    """``[K, 1 + P]`` bool: whether a kind takes the row number, and which parts of columns."""
-    # In a table with one column, the row number is the column after it.
-    fields = [Field(1, PARTS.index("number")), *(Field(0, part) for part in range(len(PARTS)))]
-    rows = {s: np.array([getattr(s, used) and may(s, f, 1) for f in fields]) for s in SHAPES}
-    return _by_kind(place, rows)
-
-
-def _operators_of(place: int) -> np.ndarray:
+def _joined(place: int) -> np.ndarray:
     """``[K, O]`` bool: which operators the links of a kind may have."""
     numbers = np.arange(len(OPERATORS))
-    rows = {}
-    for shape in SHAPES:
-        both = shape.connective == "or" or (shape.connective == "and not" and place == 3)
-        rows[shape] = np.isin(numbers, HELD) if both else numbers >= 0
-    return _by_kind(place, rows)
+    restricted = ("or",) if place == 2 else ("or", "and not")
+    return _by_kind(place, lambda s: np.isin(numbers, HELD) | (s.connective not in restricted))
 
 
-#: What may fill a slot of each kind, see `_parts_of` and `_operators_of`.
-SELECTABLE = _parts_of(may_select, "has_select", 0)
-MODIFIABLE = _parts_of(may_modify, "has_modify", 1)
-JOINED = _operators_of(2), _operators_of(3)
+# The row number and all parts of a column, in a table with one: the column after it is the number.
+_FIELDS = [Field(1, PARTS.index("number")), *(Field(0, part) for part in range(len(PARTS)))]
+#: ``[K, 1 + P]`` bool: whether a kind takes the row number, and which parts of columns.
+SELECTABLE = _by_kind(0, lambda shape: np.array([may_select(shape, f, 1) for f in _FIELDS]))
+MODIFIABLE = _by_kind(1, lambda shape: np.array([may_modify(shape, f, 1) for f in _FIELDS]))
+JOINED = _joined(2), _joined(3)
 
 
 class ProgramParser(nnx.Module):

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from hardem_jax.queries.solutions.types import MAX_CONDITIONS
-from hardem_jax.tables.benchmark import COLUMN_PIECES, question_and_headers
+from hardem_jax.tables.layout import COLUMN_PIECES, question_and_headers
 from hardem_jax.task.benchmark import Batch, BatchSizes, Step, random_texts
 
 
@@ -17,7 +17,7 @@ def random_batch(sizes: BatchSizes) -> Batch:
 
     rng = np.random.default_rng(0)
     texts = random_texts(dataclasses.replace(sizes, shortest=1.0), rng)
-    words, headers = question_and_headers(sizes)
+    words, headers = question_and_headers(sizes.tokens)
     rows, columns = sizes.rows, len(headers)
     places = headers[:, None] + np.arange(COLUMN_PIECES)[None]
     shape = rows, sizes.solutions

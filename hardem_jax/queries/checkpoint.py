@@ -49,36 +49,22 @@ _LONGER = {
 _EXTRA = "value.hidden.bias"
 _FEEDING = ("value.context", "value.header", "value.operator")
 
-_DENSE = {
-    **dense("scp.W_att", "attention.0"),
-    **dense("scp.W_c", "select.context"),
-    **dense("scp.W_hs", "select.header"),
-    **dense("scp.sc_out.1", "select.output"),
-    **dense("sap.W_att", "attention.1"),
-    **dense("sap.sa_out.0", "aggregator.hidden"),
-    **dense("sap.sa_out.2", "aggregator.output"),
-    **dense("wnp.W_att_h", "number_header"),
-    **dense("wnp.W_hidden", "number_hidden"),
-    **dense("wnp.W_cell", "number_cell"),
-    **dense("wnp.W_att_n", "number_pool"),
-    **dense("wnp.wn_out.0", "number.hidden"),
-    **dense("wnp.wn_out.2", "number.output"),
-    **dense("wcp.W_att", "attention.2"),
-    **dense("wcp.W_c", "column.context"),
-    **dense("wcp.W_hs", "column.header"),
-    **dense("wcp.W_out.1", "column.output"),
-    **dense("wop.W_att", "attention.3"),
-    **dense("wop.W_c", "operator.context"),
-    **dense("wop.W_hs", "operator.header"),
-    **dense("wop.wo_out.0", "operator.hidden"),
-    **dense("wop.wo_out.2", "operator.output"),
-    **dense("wvp.W_att", "attention.4"),
-    **dense("wvp.W_c", "value.context"),
-    **dense("wvp.W_hs", "value.header"),
-    **dense("wvp.W_op", "value.operator"),
-    **dense("wvp.wv_out.0", "value.hidden"),
-    **dense("wvp.wv_out.2", "value.output"),
-}
+#: Their dense layers: names in a checkpoint and parameters of `SQLova`.
+_LAYERS = """
+scp.W_att=attention.0 scp.W_c=select.context scp.W_hs=select.header
+scp.sc_out.1=select.output sap.W_att=attention.1 sap.sa_out.0=aggregator.hidden
+sap.sa_out.2=aggregator.output wnp.W_att_h=number_header wnp.W_hidden=number_hidden
+wnp.W_cell=number_cell wnp.W_att_n=number_pool wnp.wn_out.0=number.hidden
+wnp.wn_out.2=number.output wcp.W_att=attention.2 wcp.W_c=column.context
+wcp.W_hs=column.header wcp.W_out.1=column.output wop.W_att=attention.3
+wop.W_c=operator.context wop.W_hs=operator.header wop.wo_out.0=operator.hidden
+wop.wo_out.2=operator.output wvp.W_att=attention.4 wvp.W_c=value.context
+wvp.W_hs=value.header wvp.W_op=value.operator wvp.wv_out.0=value.hidden
+wvp.wv_out.2=value.output
+"""
+_DENSE: dict[str, Target] = {}
+for _pair in _LAYERS.split():
+    _DENSE |= dense(*_pair.split("="))
 
 
 def load_sqlova(

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
@@ -17,7 +17,7 @@ from hardem_jax.data.files import json_text, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
-from hardem_jax.queries.records import query_question
+from hardem_jax.queries.records import unsolved
 from hardem_jax.queries.solutions.engine import execute_sql, statement
 from hardem_jax.queries.solutions.types import SqlRules
 from hardem_jax.queries.solutions.values import ExecutionError
@@ -29,9 +29,6 @@ from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import official_lines
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.version import __version__
-
-if TYPE_CHECKING:
-    from hardem_jax.queries import task as tasks
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -163,23 +160,14 @@ class Predict(PredictOnTable):
 
     TASK = "queries"
 
-    def asked(self, task: Any, question: TableQuestion) -> tasks.QueryQuestions:
-        from hardem_jax.queries import task as tasks
+    def asked(self, question: TableQuestion, rules: Any) -> Any:
+        del rules
+        return unsolved(question)
 
-        del task
-        return tasks.QueryQuestions(
-            questions=[query_question(question, SqlRules(max_conditions=0))],
-            tables={question.table.id: question.table},
-        )
-
-    def layout(self, inputs: Any) -> Any:
-        return inputs[0]
-
-    def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
+    def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
         """SQL, or readable text and no result if it cannot be executed."""
         from hardem_jax.queries.task import cells_text
 
-        del task
         table, query = question.table, answer.query
         try:
             sql = statement(table, query)

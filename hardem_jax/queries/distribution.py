@@ -226,7 +226,9 @@ class QueryDistribution:
             >>> print(jnp.exp(queries.log_mass()).round(4))  # 0.8 x 0.5 + 0.2 x 0.5
             [0.5]
         """
-        return self._log_mass(self._conditions(within), max_conditions, within)
+        heads, conditions = self._heads(within), self._conditions(within)
+        limit, none = self._limit(max_conditions), self._no_conditions()
+        return sql_sampling.log_mass(heads, none, self.number, conditions, limit)
 
     def sample(
         self,
@@ -247,10 +249,10 @@ class QueryDistribution:
             ``[B, n, 3 + 4 K]`` int32 queries, repeated ones included, and their ``[B, n]`` float32
             ``log_prob - log_mass``, which has a gradient. Where there is no query, -1 with -inf.
         """
-        conditions, limit = self._conditions(within), self._limit(max_conditions)
-        heads = self._heads(within)
+        heads, conditions = self._heads(within), self._conditions(within)
+        limit, none = self._limit(max_conditions), self._no_conditions()
         queries = sql_sampling.sample(key, heads, self.number, conditions, count, limit=limit)
-        mass = self._log_mass(conditions, max_conditions, within)[:, None]
+        mass = sql_sampling.log_mass(heads, none, self.number, conditions, limit)[:, None]
         possible = mass != -jnp.inf  # NaN has to show
         log_probs = self.log_prob(queries) - jnp.where(possible, mass, 0.0)
         log_probs = jnp.where(possible, log_probs, -jnp.inf)
@@ -274,14 +276,18 @@ class QueryDistribution:
         _, chosen = top(self.column[..., 1], limit)
         used = jnp.arange(limit)[None] < number[:, None]
         operator = argmax(self.operator)
-        first, last = (argmax(_at(table, operator)) for table in (self.first, self.last))
-        clause = jnp.stack(
-            [chosen, *(jnp.take_along_axis(x, chosen, axis=1) for x in (operator, first, last))],
-            axis=-1,
+        at = operator[..., None, None]
+        first, last = (
+            argmax(jnp.take_along_axis(table, at, axis=2)[:, :, 0])
+            for table in (self.first, self.last)
         )
+        parts = (jnp.take_along_axis(x, chosen, axis=1) for x in (operator, first, last))
+        clause = jnp.where(used[..., None], jnp.stack([chosen, *parts], axis=-1), -1)
+        # Columns ascending, unused entries last.
+        order = jnp.where(used, chosen, jnp.iinfo(jnp.int32).max)
+        clause = jnp.take_along_axis(clause, jnp.argsort(order, axis=-1)[..., None], axis=1)
         head = jnp.stack([select, argmax(aggregators), number], axis=-1)
-        clause = _ordered(jnp.where(used[..., None], clause, -1))
-        return jnp.concatenate([head, clause], axis=-1).astype(jnp.int32)
+        return jnp.concatenate([head, jax.lax.collapse(clause, 1)], axis=-1).astype(jnp.int32)
 
     def _limit(self, max_conditions: int | None) -> int:
         limit = self.number.shape[-1] - 1
@@ -308,13 +314,6 @@ class QueryDistribution:
         scores = self._operators_and_spans(*fields)
         return LinkedConditions.of(self.column, within.links, scores)
 
-    def _log_mass(
-        self, conditions: Conditions, max_conditions: int | None, within: Support | None
-    ) -> Array:
-        heads, none = self._heads(within), self._no_conditions()
-        limit = self._limit(max_conditions)
-        return sql_sampling.log_mass(heads, none, self.number, conditions, limit)
-
     def _operators_and_spans(
         self, column: Array, operator: Array, first: Array, last: Array
     ) -> Array:
@@ -333,15 +332,3 @@ class QueryDistribution:
     def _no_conditions(self) -> Array:
         """``[B]``, log-probability that no column has a condition."""
         return jnp.sum(self.column[..., 0], axis=-1)
-
-
-def _at(table: Array, operator: Array) -> Array:
-    """``[B, C, O, W]``, ``[B, C]`` -> ``[B, C, W]``."""
-    return jnp.take_along_axis(table, operator[..., None, None], axis=2)[:, :, 0]
-
-
-def _ordered(clause: Array) -> Array:
-    """``[B, K, 4]`` -> ``[B, 4 K]`` with columns ascending and unused entries last."""
-    column = clause[..., 0]
-    order = jnp.argsort(jnp.where(column < 0, jnp.iinfo(jnp.int32).max, column), axis=-1)
-    return jax.lax.collapse(jnp.take_along_axis(clause, order[..., None], axis=1), 1)

@@ -27,7 +27,7 @@ from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.types import Condition, Query
 from hardem_jax.queries.solutions.values import ExecutionError, check_query, sql_types
 from hardem_jax.tables.jsonl import read_table
-from hardem_jax.tables.table import Cell, Table
+from hardem_jax.tables.table import Table
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_TABLE = "no such table"
@@ -80,10 +80,14 @@ def read_wikisql(
             skips.add(EMPTY_QUESTION, id)
         elif table_id not in tables:
             skips.add(NO_TABLE, id, str(table_id))
-        elif query is not None and not _fits(query, tables[table_id]):
-            skips.add(OUTSIDE_TABLE, id)
         else:
-            yield WikiSqlExample(id, question, tables[table_id], query)
+            try:
+                if query is not None:
+                    check_query(tables[table_id], query)
+            except ExecutionError:
+                skips.add(OUTSIDE_TABLE, id)
+            else:
+                yield WikiSqlExample(id, question, tables[table_id], query)
 
 
 def read_answers(
@@ -125,16 +129,18 @@ def _read_tables(file: Path, skips: ExclusionCounts) -> dict[str, Table]:
     for number, record in iter_json_lines(file):
         table = read_table(record, f"{file}: line {number}", lower=True, skips=skips)
         if sql_types(table) != table.types:  # the official databases have float64 throughout
-            rows = (map(_as_real, row, table.types) for row in table.rows)
-            table = dataclasses.replace(table, rows=tuple(map(tuple, rows)))
+            rows = [
+                [
+                    float(cell) if kind == "real" and isinstance(cell, int) else cell
+                    for cell, kind in zip(row, table.types, strict=True)
+                ]
+                for row in table.rows
+            ]
+            table = dataclasses.replace(table, rows=rows)
         if table.id in tables:
             raise InputError(f"{file}: line {number}: expected a new table, found {table.id} again")
         tables[table.id] = table
     return tables
-
-
-def _as_real(cell: Cell, kind: str) -> Cell:
-    return float(cell) if kind == "real" and isinstance(cell, int) else cell
 
 
 def _query(record: dict[str, Any], place: str) -> Query | None:
@@ -160,11 +166,3 @@ def _condition(triple: Any, place: str) -> Condition:
 
 def _position(value: Any, place: str) -> int:
     return check_kind(value, int, f"{place}: expected a position, which is")
-
-
-def _fits(query: Query, table: Table) -> bool:
-    try:
-        check_query(table, query)
-    except ExecutionError:
-        return False
-    return True

@@ -17,7 +17,6 @@ from hardem_jax.tables.examples import TableQuestion
 
 if TYPE_CHECKING:
     from hardem_jax.tables.table import Table
-    from hardem_jax.task.base import Questions, Task
     from hardem_jax.task.trained import Trained
 
 
@@ -33,15 +32,11 @@ class PredictOnTable(PredictCommand):
     table: Path
 
     @abc.abstractmethod
-    def asked(self, task: Any, question: TableQuestion) -> Questions:
+    def asked(self, question: TableQuestion, rules: Any) -> Any:
         """The question with what the parser reads of it; its Z is not needed."""
 
     @abc.abstractmethod
-    def layout(self, inputs: Any) -> Any:
-        """The only one of these inputs, a `hardem_jax.tables.layout.QueryInput`."""
-
-    @abc.abstractmethod
-    def texts(self, task: Task, question: TableQuestion, answer: Any) -> tuple[str, str]:
+    def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
         """The solution of an answer and its result."""
 
     def source(self) -> Table:
@@ -51,10 +46,14 @@ class PredictOnTable(PredictCommand):
         return table
 
     def answer(self, trained: Trained, question: str, source: Table, console: Console) -> None:
-        asked = TableQuestion("q", question, source, ())
-        task, data = trained.task, self.asked(trained.task, asked)
+        asked, task = TableQuestion("q", question, source, ()), trained.task
+        data = task.QUESTIONS(
+            questions=[self.asked(asked, task.rules)],
+            tables={source.id: source},
+            rules=task.rules,
+        )
         inputs = trained.model.inputs(data)
-        layout = self.layout(inputs)
+        layout = getattr(inputs[0], "layout", inputs[0])
         if inputs.cut_columns:
             print(f"note: only the first {len(layout.headers)} columns were read")
         if inputs.cut_questions:
@@ -62,7 +61,7 @@ class PredictOnTable(PredictCommand):
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         answers = list(task.answers(data.questions[0], source, reading))
         for rank, answer in enumerate(answers):
-            solution, result = map(printable, self.texts(task, asked, answer))
+            solution, result = map(printable, self.texts(asked, answer))
             line = f"{np.exp(answer.log_prob):6.1%}  {solution}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             console.print(f"        {result}", markup=False)

@@ -104,13 +104,8 @@ def file_inside(folder: Path, name: str, place: str) -> Path:
     return folder / name
 
 
-def parse_csv(text: str, place: str, **dialect: Any) -> list[list[str]]:
-    """The non-empty rows of a CSV text, strictly in a ``dialect`` of `csv.reader`."""
-    return [row for _, row in _parse(text, place, **dialect)]
-
-
-def _parse(text: str, place: str, **dialect: Any) -> list[tuple[int, list[str]]]:
-    """As `parse_csv`, each row with the number of its last line."""
+def parse_csv(text: str, place: str, **dialect: Any) -> list[tuple[int, list[str]]]:
+    """The non-empty rows of a CSV text with the numbers of their last lines, strictly."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
     try:
         with long_csv_fields():
@@ -169,10 +164,16 @@ def _guess_dialect(text: str, place: str, delimiters: str) -> list[tuple[int, li
     texts = dict.fromkeys((doubled, text) if only_escapes else (text, doubled))
     best, most = None, (-1.0, 0)
     for delimiter in delimiters:
-        found = _in_quotes(texts, place, delimiter)
+        found: list[tuple[int, list[str]]] | InputError | None = None
+        for quoted in texts:
+            try:
+                found = parse_csv(quoted, place, delimiter=delimiter)
+                break
+            except InputError as error:
+                found = found or error
         rows = found
-        if isinstance(rows, InputError):  # which does not make another delimiter the right one
-            rows = _parse(text, place, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        if not isinstance(rows, list):  # which does not make another delimiter the right one
+            rows = parse_csv(text, place, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         widths = [len(row) for _, row in rows]
         split = [width for width in widths if width > 1]
         mode = max(set(split), key=lambda width: (split.count(width), width), default=1)
@@ -183,16 +184,3 @@ def _guess_dialect(text: str, place: str, delimiters: str) -> list[tuple[int, li
         raise best
     assert best is not None
     return best
-
-
-def _in_quotes(
-    texts: Iterable[str], place: str, delimiter: str
-) -> list[tuple[int, list[str]]] | InputError:
-    """The rows of the first of some texts whose quotes are whole, or why none of them is."""
-    errors = []
-    for text in texts:
-        try:
-            return _parse(text, place, delimiter=delimiter)
-        except InputError as error:
-            errors.append(error)
-    return errors[0]

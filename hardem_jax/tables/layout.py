@@ -258,3 +258,14 @@ def pieces_of_words(
     count = int(np.flatnonzero(there).max(initial=-1)) + 1
     first, last = (np.where(there, place, -1)[:count] for place in (first, last))
     return first.astype(np.int32), last.astype(np.int32)
+
+
+#: Tokens of a header in the benchmark.
+COLUMN_PIECES = 3
+
+
+def question_and_headers(tokens: int) -> tuple[int, np.ndarray]:
+    """Of a row of the benchmark: words of a question, a third of it; first token of each header."""
+    words, width = tokens // 3, 1 + COLUMN_PIECES  # and [SEP]
+    begin = words + 2  # [CLS] question [SEP]
+    return words, begin + width * np.arange(max(1, (tokens - begin) // width))

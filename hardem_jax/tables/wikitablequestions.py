@@ -130,7 +130,8 @@ def _read_table(folder: Path, context: str, place: str, skips: ExclusionCounts) 
     file = file_inside(folder, context, place)
     if not os.path.isfile(file):  # pathlib's own raises on an over-long name
         return None
-    rows = parse_csv(read_text(file), str(file), escapechar="\\", doublequote=False)
+    lines = parse_csv(read_text(file), str(file), escapechar="\\", doublequote=False)
+    rows = [row for _, row in lines]
     if not rows:
         raise InputError(f"{file}: expected a line with the names of columns, found an empty file")
     if len({len(row) for row in rows}) > 1:

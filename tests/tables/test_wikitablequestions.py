@@ -160,7 +160,7 @@ def test_no_real_answer_is_lost_by_the_type_of_a_column(shared_dir):
         text = (folder / table.id).read_bytes().decode()
         _, *rows = parse_csv(text, table.id, escapechar="\\", doublequote=False)
         for place in (place for place, kind in enumerate(table.types) if kind == "real"):
-            for texts, cells in zip(rows, table.rows, strict=True):
+            for (_, texts), cells in zip(rows, table.rows, strict=True):
                 if cells[place] is not None:
                     pairs += 1
                     if target.matches([texts[place]]):
