@@ -259,15 +259,8 @@ def test_objectives_that_search_are_chosen_like_others(root, capsys):
     argv = ["compare", *flags[1:], "--objectives", "hard-em", "mapo --alpha 0.5", "merl"]
     rows = parse(wikisql.COMMANDS, prog="test", argv=argv).rows()
     assert rows == {"Hard EM": HardEM(), "MAPO, alpha 0.5": MAPO(alpha=0.5), "MeRL": MERL()}
-    for words, message in {
-        ("--conditions", "mean", "objective:mapo"): "conditions: expected sum for MAPO",
-        (*SPLASH, "objective:merl"): "add --model.attention xla",
-        ("objective:merl", "--objective.held-out", "3"): "batch-size: expected a multiple of 3",
-    }.items():
-        assert message in fails(capsys, *flags, *words)
-
-
-SPLASH = ("--model.attention", "splash", "--model.attention-dropout", "0")
+    line = fails(capsys, *flags, "--conditions", "mean", "objective:mapo")
+    assert "conditions: expected sum for MAPO" in line
 
 
 def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path):

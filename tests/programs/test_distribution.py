@@ -79,17 +79,6 @@ def test_log_prob_is_the_sum_of_the_factors():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_the_combinations_of_a_shape_sum_to_its_probability():
-    programs = distribution(logits(3))
-    for row in range(B):
-        everything = np.array(list(programs_of(row)))
-        found = programs.log_prob(jnp.asarray(np.stack([everything] * B)))[row]
-        for shape in range(S):
-            own = np.exp(found[everything[:, 0] == shape]).sum()
-            np.testing.assert_allclose(own, np.exp(programs.shape[row, shape]), rtol=1e-5)
-        np.testing.assert_allclose(np.exp(found).sum(), 1.0, rtol=1e-5)
-
-
 def test_shapes_that_nothing_can_fill_have_no_mass():
     none = np.zeros((B, M), bool)
     programs = distribution(logits(), links=none)

@@ -99,15 +99,6 @@ def test_log_prob_is_the_sum_of_the_factors(seed):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_given_their_number_all_sets_of_conditions_have_probability_one():
-    """Row 1 has one column, hence no set larger than K; P(number) is divided out."""
-    everything = list(queries_of(1, forward=False))
-    rows = np.array([everything, everything])
-    queries = distribution()
-    without = log_prob_of(queries, jnp.asarray(rows)) - queries.number[:, rows[0, :, 2]]
-    np.testing.assert_allclose(np.exp(without[1]).sum(), 1.0, rtol=1e-5)
-
-
 def test_the_mean_of_conditions_is_the_released_score():
     z = [0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 1]
     rows = jnp.array([[z], [z]])

@@ -180,10 +180,12 @@ def test_shapes_hold_every_input_that_is_no_longer(tokenizer):
 
 def test_limits_without_room_and_empty_data_are_refused(tokenizer):
     asked = ("who", make_table("no"), "42")
-    with pytest.raises(InputError, match="max_tokens: expected at least 8, found 7"):
-        inputs_of(tokenizer, asked, max_tokens=7)
-    with pytest.raises(InputError, match="max_header_tokens: expected at least 1, found 0"):
-        inputs_of(tokenizer, asked, max_header_tokens=0)
+    for limits, message in (
+        ({"max_tokens": 7}, "max_tokens: expected at least 8, found 7"),
+        ({"max_header_tokens": 0}, "max_header_tokens: expected at least 1, found 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            inputs_of(tokenizer, asked, **limits)
     with pytest.raises(InputError, match="expected questions, found none"):
         inputs_of(tokenizer)
 

@@ -96,44 +96,6 @@ def test_the_gradient_is_that_through_the_unrolled_step():
     assert metrics["agreement"] != 0
 
 
-def test_a_step_costs_a_third_more_operations_than_its_rows_without_a_reward():
-    """A matrix product costs 1 forward, 2 backward and 2 along a direction, on half of the rows."""
-    width, layers = 128, 4
-    params = {"layers": jnp.zeros((layers, width, width)), "out": jnp.zeros(width)}
-    own, other = jnp.asarray(np.random.default_rng(0).normal(size=(2, B, N, width)), jnp.float32)
-    where = jnp.ones((B, N), bool)
-
-    def log_prob(params, x):
-        for layer in range(layers):
-            x = jnp.tanh(x @ params["layers"][layer])
-        return jax.nn.log_softmax(x @ params["out"])
-
-    def mml(params, x):
-        return losses.mml_loss(log_prob(params, x), where=where)
-
-    def plain(params, weights):
-        return mml(params, own) + mml(params, other) + jnp.sum(weights)
-
-    def learned(params, weights):
-        return learned_reward_loss(
-            params,
-            weights,
-            log_prob=lambda params: log_prob(params, own),
-            reward=lambda weights: own[..., :F] @ weights,
-            where=where,
-            held_out=lambda params: mml(params, other),
-        )[0]
-
-    def operations(function):
-        compiled = jax.jit(jax.grad(function, argnums=(0, 1))).lower(params, jnp.zeros(F)).compile()
-        cost = compiled.cost_analysis()
-        assert cost is not None
-        return cost["flops"]
-
-    ratio = operations(learned) / operations(plain)
-    assert 1.2 < ratio < 1.45, ratio
-
-
 def test_without_anything_found_there_is_no_gradient():
     params, weights = parameters()
     batch = questions() | {"where": np.zeros((B, N), bool)}

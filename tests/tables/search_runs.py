@@ -19,12 +19,9 @@ from hardem_jax.training.tree_paths import named_leaves
 
 
 class OneByOne(nnx.Module):
-    """Logits of each question, so that all of them can be learned.
+    """Logits of each question, so that all can be learned: ``first`` of one of ``questions``.
 
-    Args:
-        first: of a question, by name.
-        questions: their number.
-        distribution: makes P(z | x) from logits by name, with a leading axis, and a batch.
+    ``distribution`` makes P(z | x) from logits by name, with a leading axis, and a batch.
     """
 
     def __init__(self, first, questions, distribution):
@@ -42,15 +39,10 @@ class Killed(Exception):
 
 
 def run_in(folder, training, model, inputs, steps=60, killed_after=None):
-    """Trains on two questions a step; returns the result and the metrics of the steps.
+    """Trains a `OneByOne` on two questions a step, up to one that fails.
 
-    Args:
-        folder: of the run.
-        training: with an objective that searches.
-        model: a `OneByOne`.
-        inputs: what a batch holds of all questions, ``[N, ...]`` by name.
-        steps: of the run.
-        killed_after: the step that fails.
+    ``inputs`` are what a batch holds of all questions, ``[N, ...]`` by name. Returns the result and
+    the metrics of the steps.
     """
     graphdef, params = nnx.split(model, nnx.Param)
 

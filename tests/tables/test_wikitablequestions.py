@@ -85,30 +85,22 @@ def test_what_is_left_out_is_counted_and_the_others_are_read(read):
     assert skips.ids("table file missing") == ("none",)
 
 
-@pytest.mark.parametrize(
-    ("split", "name"),
-    [
-        ("random-split-1-train", "training"),
-        ("random-split-3-dev", "training"),
-        ("pristine-unseen-tables", "pristine-unseen-tables"),
-    ],
-)
-def test_values_are_those_of_the_same_question_in_the_tagged_file(read, tmp_path, split, name):
+@pytest.mark.parametrize("split", ["random-split-3-dev", "pristine-unseen-tables"])
+def test_values_are_those_of_the_same_question_in_the_tagged_file(read, tmp_path, split):
     """The release has one tagged file for the questions of all random splits."""
+    name = "training" if "random" in split else split
     tagged = tmp_path / "tagged" / "data" / f"{name}.tagged"
     tagged.parent.mkdir(parents=True)
 
     def write(*values):
-        header = ("id", "utterance", "context", "targetValue", "tokens", "targetCanon")
         rows = [(*line(f"nt-{i}", answer="-"), "which|city", v) for i, v in enumerate(values)]
-        tagged.write_text("".join("\t".join(row) + "\n" for row in (header, *rows)))
+        lines = [(*HEADER, "tokens", "targetCanon"), *rows]
+        tagged.write_text("".join("\t".join(row) + "\n" for row in lines))
 
     write("7.0", "10.0|xxxx-07-09")
     asked = line("nt-1", answer="10 years|July 9")
     (question,), _ = read(asked, split=split, tagged=True)
-    assert question.answer == ("10 years", "July 9")
-    assert question.values == ("10.0", "xxxx-07-09")
-    assert Denotation(question.answer_texts, question.values).matches([10.0, "xx-07-09"])
+    assert question.answer == ("10 years", "July 9") and question.values == ("10.0", "xxxx-07-09")
     with pytest.raises(InputError, match="expected 1 values under 'targetCanon' for question nt-1"):
         read(line("nt-1"), split=split, tagged=True)
     write("7.0")

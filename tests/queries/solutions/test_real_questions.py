@@ -10,8 +10,7 @@ from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import query_question
 from hardem_jax.queries.solutions.engine import execute_sql
-from hardem_jax.queries.solutions.types import Query, SqlRules
-from tests.queries.solutions.official import official
+from hardem_jax.queries.solutions.types import SqlRules
 
 pytestmark = pytest.mark.slow
 
@@ -45,11 +44,3 @@ def test_z_of_real_questions(real, rules, mean, median):
     print(f"{len(missing)} annotated queries are not in Z, {len(empty)} of which select no row")
     assert len(empty) == 8 and len(missing) <= 0.03 * len(real)
     assert all(len(np.unique(z.queries, axis=0)) == len(z.queries) for z in found)
-    if rules == SqlRules():
-        executed = 0
-        for asked, z in list(zip(real, found, strict=True))[::6]:
-            for row in z.queries[:: max(1, len(z.queries) // 50)]:
-                query = Query.from_row(row, z.question, z.words)
-                assert official(asked.table, query) == list(asked.answer)
-                executed += 1
-        assert executed > 4000
