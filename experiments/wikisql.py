@@ -21,7 +21,7 @@ compare with.
 
 WikiTableQuestions (Pasupat and Liang, 2015) has no queries at all; ``--layout wikitablequestions``
 reads its files, and ``--layout jsonl`` or ``csv`` those of your own, which
-`data.readers.table_jsonl` describes.
+`hardem_jax.tables.jsonl` describes.
 """
 
 import dataclasses

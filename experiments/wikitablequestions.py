@@ -11,7 +11,7 @@ and answers, and no programs::
         --question "Who won after Ada?"
 
 ``prepare --layout jsonl`` or ``csv`` reads questions on tables of your own, see
-`data.readers.table_jsonl`.
+`hardem_jax.tables.jsonl`.
 
 Programs have superlatives, neighbours, groups, differences and nested conditions, see
 `hardem_jax.programs.solutions.types`. The queries of `experiments.wikisql` have none of these.

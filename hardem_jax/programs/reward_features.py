@@ -21,20 +21,12 @@ from hardem_jax.tables.learned_rewards import Array, crossed, crossed_names, loo
 
 #: Names of the parts of a program's shape, and of each of `SHAPES` which of them it has.
 _DECISIONS = {"result": RESULTS, "modifier": MODIFIERS, "connective": CONNECTIVES}
-
-
 _PARTS_OF_SHAPE = {
     kind: np.array([names.index(getattr(shape, kind)) for shape in SHAPES], np.int32)
     for kind, names in _DECISIONS.items()
 }
-
-
 _NUM_LINKS = np.array([shape.num_links for shape in SHAPES], np.int32)
-
-
 _FIELD_FACTS = ("rows", "distinct", "named", "equal words", "alone")
-
-
 _LINK_FACTS = ("rows", "one row", "words", "longest")
 
 

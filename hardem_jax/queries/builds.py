@@ -12,8 +12,9 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import QuerySolver
 from hardem_jax.queries.solutions.types import SqlRules
-from hardem_jax.tables.builds import OnTables, OwnTables, WikiTables
+from hardem_jax.tables.builds import OwnTables, WikiTables
 from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.records import OnTables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,25 +6,14 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from hardem_jax.data.data_sets import DataSet
+from hardem_jax.data.data_sets import Release
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import require
 from hardem_jax.tables.jsonl import read_table_questions
-from hardem_jax.tables.records import TableSolver
+from hardem_jax.tables.records import OnTables
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions, tagged_name
-
-
-class OnTables(DataSet):
-    """Questions on tables; SOLVER finds their Z by ``rules``."""
-
-    SOLVER: ClassVar[type[TableSolver]]
-    rules: Any
-
-    @property
-    def solver(self) -> TableSolver:
-        return self.SOLVER(self.rules)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,9 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from hardem_jax.data.data_sets import Record, RecordKind, Solver, to_json
+from hardem_jax.data.data_sets import DataSet, Record, RecordKind, Solver, to_json
 from hardem_jax.data.exclusions import NOT_ENUMERABLE
 from hardem_jax.errors import InputError
 from hardem_jax.tables.examples import TableQuestion
@@ -81,6 +81,17 @@ class TableSolver(Solver):
         kept = len(record[self.kind.solutions])
         found = int(record[f"num_{self.kind.solutions}"])
         return {**{name: record[name] for name in names}, "found": found, "kept": kept}
+
+
+class OnTables(DataSet):
+    """Questions on tables; SOLVER finds their Z by ``rules``."""
+
+    SOLVER: ClassVar[type[TableSolver]]
+    rules: Any
+
+    @property
+    def solver(self) -> TableSolver:
+        return self.SOLVER(self.rules)
 
 
 class Tables(Mapping[str, Table]):
