@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.queries.examples import QueryQuestion
 from hardem_jax.queries.metrics import comparable_conditions
 from hardem_jax.queries.readers import read_wikisql
-from hardem_jax.queries.solutions.types import ROW_WIDTH, Query, SqlRules
+from hardem_jax.queries.solutions.types import Query, SqlRules, row_of
 
 # Reasons of `ExclusionCounts`, for questions left out:
 OUTSIDE_RULES = "annotated query with conditions that the rules exclude"
@@ -36,11 +35,7 @@ def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.
         if span is None:
             return NOT_A_SPAN
         conditions.append((condition.column, condition.operator, *span))
-    row = np.full(ROW_WIDTH, -1, np.int16)
-    head = query.select, query.aggregator, len(conditions)
-    content = [*head, *itertools.chain(*sorted(conditions))]
-    row[: len(content)] = content
-    return row
+    return row_of(query.select, query.aggregator, sorted(conditions))
 
 
 def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
@@ -84,17 +79,13 @@ def annotated_queries(
     return {id: example.query for id, example in annotated.items() if example.query is not None}
 
 
-def _text(question: QueryQuestion, first: int, last: int) -> str:
-    return question.question[question.words[first, 0] : question.words[last, 1]].lower()
-
-
 def _first_span(question: QueryQuestion, text: str) -> tuple[int, int] | None:
     bounds = question.words.tolist()
     for first, (start, _) in enumerate(bounds):
-        for last in range(first, len(bounds)):
+        for last, (_, end) in enumerate(bounds[first:], start=first):
             # Lower case is never shorter than the text itself.
-            if bounds[last][1] - start > len(text):
+            if end - start > len(text):
                 break
-            if _text(question, first, last) == text:
+            if question.question[start:end].lower() == text:
                 return first, last
     return None

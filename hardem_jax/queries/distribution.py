@@ -32,7 +32,6 @@ from hardem_jax.queries.sampling import (
     Support,
     best_clauses,
     best_conditions,
-    best_heads,
 )
 from hardem_jax.score_tables import argmax, gather, top
 
@@ -178,8 +177,7 @@ class QueryDistribution:
             ValueError: ``max_conditions`` is negative.
         """
         allowed = self._limit(max_conditions)
-        allowed_heads = None if within is None else within.heads
-        heads, head_scores = best_heads(self.select, self.aggregator, k, where=allowed_heads)
+        head_scores, heads = top(self._heads(within), k)
         if within is None:
             parts = best_conditions(self.column, self.operator, self.first, self.last, k)
         else:
@@ -188,7 +186,8 @@ class QueryDistribution:
         batch, num_clauses = clause_scores.shape
         total = head_scores[:, :, None] + clause_scores[:, None, :]
         scores, flat = top(jax.lax.collapse(total, 1), k)
-        head = jnp.take_along_axis(heads, (flat // num_clauses)[..., None], axis=1)
+        head = jnp.take_along_axis(heads, flat // num_clauses, axis=1)
+        head = jnp.stack(jnp.divmod(head, self.aggregator.shape[-1]), axis=-1)
         clause = jnp.take_along_axis(clauses, (flat % num_clauses)[..., None], axis=1)
         queries = jnp.concatenate([head, clause], axis=-1)
         possible = scores != -jnp.inf  # NaN has to show

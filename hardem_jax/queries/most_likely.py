@@ -25,7 +25,7 @@ import numpy as np
 from hardem_jax.queries.solutions.conditions import Combinations, find_conditions, fold
 from hardem_jax.queries.solutions.engine import TypedTable, typed_table
 from hardem_jax.queries.solutions.enumeration import allowed
-from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH, SqlRules
+from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH, SqlRules, row_of
 from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Cell, Table
 
@@ -216,13 +216,7 @@ class AllowedQueries:
         return groups
 
     def _row(self, head: tuple[int, int], conditions: tuple[int, ...]) -> np.ndarray:
-        return _row(head, self.conditions[list(conditions)])
-
-
-def _row(head: tuple[int, int], conditions: Any) -> np.ndarray:
-    """The row of Z of a query, ``[ROW_WIDTH]`` int16."""
-    content = [*head, len(conditions), *np.ravel(conditions)]
-    return np.array(content + [-1] * (ROW_WIDTH - len(content)), np.int16)
+        return row_of(*head, self.conditions[list(conditions)])
 
 
 def _plus(k: int, one: _Sets, two: _Sets) -> _Sets:
@@ -299,7 +293,7 @@ def execution_guided(
     totals = [float(scores.number[0])]
     totals += [float(scores.number[n + 1]) + kept[n][0] for n in range(min(limit, len(kept)))]
     number = int(np.argmax(totals))
-    return _row(head, sorted(condition for _, condition in kept[:number]))
+    return row_of(*head, sorted(condition for _, condition in kept[:number]))
 
 
 def _head(typed: TypedTable, scores: QueryScores, rules: SqlRules) -> tuple[int, int]:

@@ -230,22 +230,6 @@ def _draw_columns(key: Array, size: Array, gains: Array, before: Array, width: i
     return columns
 
 
-def best_heads(
-    select: Array, aggregator: Array, k: int, *, where: Array | None = None
-) -> tuple[Array, Array]:
-    """The best ``[B, k', 2]`` selected columns and aggregators, and their log-probabilities.
-
-    Those outside ``where``, ``[B, C, A]`` bool, have -inf.
-    """
-    scores = select[..., None] + aggregator
-    if where is not None:
-        scores = jnp.where(where, scores, -jnp.inf)
-    scores, flat = top(jax.lax.collapse(scores, 1), k)
-    num_aggregators = aggregator.shape[-1]
-    heads = jnp.stack([flat // num_aggregators, flat % num_aggregators], axis=-1)
-    return heads.astype(jnp.int32), scores
-
-
 def best_conditions(
     column: Array, operator: Array, first: Array, last: Array, k: int
 ) -> tuple[Array, Array]:

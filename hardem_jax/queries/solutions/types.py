@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hardem_jax.errors import check_choice, require
 from hardem_jax.tables.table import column_names
@@ -102,6 +103,13 @@ class Query:
         ]
         where = f" WHERE {' AND '.join(shown)}" if shown else ""
         return f"SELECT {f'{name}({selected})' if name else selected}{where}"
+
+
+def row_of(select: int, aggregator: int, conditions: ArrayLike) -> np.ndarray:
+    """The row of Z of a query, ``[ROW_WIDTH]`` int16; conditions ``[N, 4]`` as in `from_row`."""
+    numbers = np.ravel(conditions)
+    content = [select, aggregator, len(numbers) // 4, *numbers]
+    return np.array(content + [-1] * (ROW_WIDTH - len(content)), np.int16)
 
 
 @dataclass(frozen=True)
