@@ -114,9 +114,8 @@ class LinkedConditions(NamedTuple):
         """From the table of `QueryDistribution` and what operators and spans add, -inf or not."""
         scores = _finite(jnp.where(links[..., 0] >= 0, scores, -jnp.inf))
         has_one = _finite(column[..., 1]) - column[..., 0]
-        found = cls(has_one, links, scores)
-        everywhere = jnp.broadcast_to(jnp.arange(has_one.shape[1])[None], has_one.shape)
-        return cls(has_one + jax.nn.logsumexp(found.on(everywhere), axis=-1), links, scores)
+        everywhere = cls(has_one, links, scores).on(jnp.arange(has_one.shape[1])[None])
+        return cls(has_one + jax.nn.logsumexp(everywhere, axis=-1), links, scores)
 
     def on(self, column: Array) -> Array:
         """``[B, M]`` columns -> ``[B, M, L]`` scores of the conditions on each."""
@@ -129,12 +128,10 @@ class LinkedConditions(NamedTuple):
     def best(self, column: Array, k: int) -> tuple[Array, Array]:
         """The best conditions on each column, as `best_conditions` of all."""
         has_one = column[..., 1] - column[..., 0]
-        everywhere = jnp.broadcast_to(jnp.arange(has_one.shape[1])[None], has_one.shape)
-        scores, places = top(self.on(everywhere), k)
-        batch, num_columns, kept = places.shape
-        found = rows(self.links, places.reshape(batch, num_columns * kept))
+        scores, places = top(self.on(jnp.arange(has_one.shape[1])[None]), k)
+        found = rows(self.links, jax.lax.collapse(places, 1))
         scores = jnp.where(scores > _FLOOR / 2, has_one[..., None] + scores, -jnp.inf)
-        return found.reshape(batch, num_columns, kept, 4).astype(jnp.int32), scores
+        return found.reshape(*places.shape, FIELDS).astype(jnp.int32), scores
 
 
 def sum_clauses(columns: Array, limit: int) -> tuple[Array, Array]:
