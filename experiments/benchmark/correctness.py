@@ -128,7 +128,7 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
     from experiments.benchmark.steps.jax_steps import make_encoder, step_batch
     from hardem_jax.encoders.ops.attention import kernels
     from hardem_jax.objectives import MML
-    from hardem_jax.training.tree_paths import named_leaves
+    from hardem_jax.training.state import named_leaves
 
     task = STEPS[setting.task]
     how: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype), "attention": setting.attention}

@@ -83,12 +83,13 @@ class EncoderConfig:
 class Encoder(nnx.Module):
     """Embeddings and layers. Heads use `config`, `dtype` and calls.
 
+    A subclass names the modules of both. `EMBEDDINGS` is called with ids [B, T], types, positions
+    and dropout key (each may be `None`) and returns [B*T, D]; each `LAYER` with [B*T, D], what
+    `layer_inputs` returns and a dropout key or `None`, and returns [B*T, D].
+
     Args:
         config: sizes.
-        embeddings: called with ids [B, T], types, positions and dropout key (each may be `None`),
-            returns [B*T, D].
-        layers: L modules with the same parameters' shapes. Each is called with [B*T, D], what
-            `layer_inputs` returns and a dropout key or `None`, and returns [B*T, D].
+        rngs: source of the initial parameters (stream `params`).
         dtype: of activations and matrix products; parameters, softmax and layer norm stay in
             float32.
         remat: what the backward pass recomputes to save memory, in this order: `"none"`, the
@@ -102,16 +103,18 @@ class Encoder(nnx.Module):
         InputError: unknown `remat`.
     """
 
+    EMBEDDINGS: ClassVar[Any]
+    LAYER: ClassVar[Any]
+
     def __init__(
         self,
         config: EncoderConfig,
         *,
-        embeddings: nnx.Module,
-        layers: Sequence[nnx.Module],
-        dtype: DTypeLike,
-        remat: Remat,
-        attention: Implementation,
-        scan_layers: bool,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike = jnp.float32,
+        remat: Remat = "none",
+        attention: Implementation = "auto",
+        scan_layers: bool = False,
     ):
         if remat not in get_args(Remat):
             names = ", ".join(get_args(Remat))
@@ -121,9 +124,14 @@ class Encoder(nnx.Module):
         self.remat: Remat = remat
         self.scan_layers = scan_layers
         self.attention: Implementation = attention
-        self.embeddings: Any = embeddings
+        self.embeddings: Any = self.EMBEDDINGS(config, rngs=rngs, dtype=dtype)
+        options = {"attention": attention, "recompute_attention": remat == "attention"}
+        layers = [
+            self.LAYER(config, number, rngs=rngs, dtype=dtype, **options)
+            for number in range(config.num_hidden_layers)
+        ]
         # nnx.List of layers, or one layer whose parameters have a leading layer axis.
-        self.layers: Any = _stack(layers) if scan_layers else nnx.List(layers)
+        self.layers: Any = stack(layers) if scan_layers else nnx.List(layers)
 
     def layer_inputs(
         self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
@@ -176,8 +184,7 @@ class Encoder(nnx.Module):
         Raises:
             InputError: without `positions`, T is larger than `config.max_tokens`.
         """
-        inputs: dict[str, Any] = {"token_type_ids": token_type_ids, "positions": positions}
-        return self._run(token_ids, where=where, **inputs, segments=segments, rngs=rngs)[-1]
+        return self._run(token_ids, where, token_type_ids, positions, segments, rngs)[-1]
 
     def hidden_states(self, token_ids: jax.Array, **inputs: Any) -> tuple[jax.Array, ...]:
         """Embeddings and every layer's output: L + 1 arrays [B, T, D], the last layer last.
@@ -189,7 +196,6 @@ class Encoder(nnx.Module):
     def _run(
         self,
         token_ids: jax.Array,
-        *,
         where: jax.Array,
         token_type_ids: jax.Array | None = None,
         positions: jax.Array | None = None,
@@ -239,10 +245,11 @@ class Encoder(nnx.Module):
         return [x, *(form.unflatten(layer) for layer in zip(*leaves, strict=True))]
 
 
-def _stack(layers: Sequence[nnx.Module]) -> nnx.Module:
-    graphdef = nnx.graphdef(layers[0])
-    states = [nnx.state(layer) for layer in layers]
-    return nnx.merge(graphdef, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))
+def stack(modules: Sequence[nnx.Module]) -> Any:
+    """One module of several alike, whose parameters have a leading axis of them."""
+    states = [nnx.state(module) for module in modules]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    return nnx.merge(nnx.graphdef(modules[0]), stacked)
 
 
 def _layer_function(graphdef: Any, *, remat: Remat, prevent_cse: bool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any, ClassVar
 
 import jax
@@ -10,18 +11,18 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.base import Encoder, EncoderConfig
-from hardem_jax.encoders.config import Remat
 from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
-from hardem_jax.encoders.ops import post_norm
-from hardem_jax.encoders.ops.attention import Implementation
+from hardem_jax.encoders.ops.attention import Implementation, allowed_kernels
 from hardem_jax.encoders.ops.dropout import dropout, dropout_seeds
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
-from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
+from hardem_jax.encoders.weights import Architecture, WeightTable, dense, embedding, layer_norm
+from hardem_jax.placement import platform_of
 
 # Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
 INIT_STDDEV = 0.02
+# Columns that a kernel of `post_norm` holds in registers at most.
+_WIDEST = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,69 +65,6 @@ class BertConfig(EncoderConfig):
         return 0
 
 
-class Bert(Encoder):
-    """BERT encoder: post-norm, without pooler.
-
-    Args:
-        config: sizes, activation and dropout rates.
-        rngs: source of the initial parameters (stream `params`).
-        dtype, remat, scan_layers: see `Encoder`.
-        attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
-            config without attention dropout.
-
-    Example:
-        >>> config = BertConfig(100, 8, 2, 2, 16)
-        >>> bert = Bert(config, rngs=nnx.Rngs(0))
-        >>> ids = jnp.array([[5, 6, 7, 0]])
-        >>> bert(ids, where=ids > 0).shape
-        (1, 4, 8)
-        >>> graphdef, params = nnx.split(bert, nnx.Param)
-        >>> def loss(params, key):
-        ...     rngs = nnx.Rngs(dropout=key)
-        ...     return nnx.merge(graphdef, params)(ids, where=ids > 0, rngs=rngs).sum()
-        >>> grads = jax.jit(jax.grad(loss))(params, jax.random.key(0))
-    """
-
-    def __init__(
-        self,
-        config: BertConfig,
-        *,
-        rngs: nnx.Rngs,
-        dtype: DTypeLike = jnp.float32,
-        remat: Remat = "none",
-        attention: Implementation = "auto",
-        scan_layers: bool = False,
-    ):
-        embeddings = BertEmbeddings(config, rngs=rngs, dtype=dtype)
-        layers = [
-            BertLayer(
-                config,
-                rngs=rngs,
-                dtype=dtype,
-                attention=attention,
-                recompute_attention=remat == "attention",
-            )
-            for _ in range(config.num_hidden_layers)
-        ]
-        super().__init__(
-            config,
-            embeddings=embeddings,
-            layers=layers,
-            dtype=dtype,
-            remat=remat,
-            attention=attention,
-            scan_layers=scan_layers,
-        )
-
-    def enter(self, x: jax.Array) -> Any:
-        """Once for each reader where kernels compute a layer, see `encoders.ops.post_norm`."""
-        return (x,) * 4 if post_norm.used_for(x) else x
-
-    def leave(self, x: Any) -> jax.Array:
-        """One of them."""
-        return x[0] if isinstance(x, tuple) else x
-
-
 class BertEmbeddings(nnx.Module):
     """Word, position and token-type embeddings, if there are any, summed and normalised."""
 
@@ -155,7 +93,7 @@ class BertEmbeddings(nnx.Module):
         """[B, T] ids, types or `None` (all 0), positions or `None` (0, 1, ...), dropout key or
         `None` -> [B*T, D]."""
         x = self.word[...][token_ids]
-        kernels = post_norm.used_for(x)
+        kernels = _layer_kernels(x)
         if self.token_type is not None:
             types = self.token_type[...]
             if token_type_ids is None or self.num_types == 1:
@@ -182,12 +120,14 @@ class BertLayer(SelfAttention):
     def __init__(
         self,
         config: BertConfig,
+        number: int,
         *,
         rngs: nnx.Rngs,
         dtype: DTypeLike,
         attention: Implementation,
         recompute_attention: bool,
     ):
+        del number  # all layers are alike
         super().__init__(config, dtype, attention, recompute_attention)
 
         def dense(inputs: int, outputs: int) -> Linear:
@@ -222,6 +162,8 @@ class BertLayer(SelfAttention):
 
     def _with_kernels(self, inputs, where, segments, keys) -> tuple[jax.Array, ...]:
         """The same for a GPU: inputs of query, key, value and residual come and go apart."""
+        from hardem_jax.encoders.ops import post_norm
+
         config = self.config
         *inputs, residual = inputs
         projections = (self.query, self.key, self.value)
@@ -242,6 +184,8 @@ class BertLayer(SelfAttention):
         )
 
     def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times) -> Any:
+        from hardem_jax.encoders.ops import post_norm
+
         rate = 0.0 if key is None else rate
         seeds = dropout_seeds(key) if key is not None and rate else jnp.zeros(2, jnp.uint32)
         return post_norm.dense_norm(
@@ -255,6 +199,59 @@ class BertLayer(SelfAttention):
             norm.eps,
             times,
         )
+
+
+class Bert(Encoder):
+    """BERT encoder: post-norm, without pooler.
+
+    Args:
+        config: sizes, activation and dropout rates.
+        rngs: source of the initial parameters (stream `params`).
+        dtype, remat, scan_layers: see `Encoder`.
+        attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
+            config without attention dropout.
+
+    Example:
+        >>> config = BertConfig(100, 8, 2, 2, 16)
+        >>> bert = Bert(config, rngs=nnx.Rngs(0))
+        >>> ids = jnp.array([[5, 6, 7, 0]])
+        >>> bert(ids, where=ids > 0).shape
+        (1, 4, 8)
+        >>> graphdef, params = nnx.split(bert, nnx.Param)
+        >>> def loss(params, key):
+        ...     rngs = nnx.Rngs(dropout=key)
+        ...     return nnx.merge(graphdef, params)(ids, where=ids > 0, rngs=rngs).sum()
+        >>> grads = jax.jit(jax.grad(loss))(params, jax.random.key(0))
+    """
+
+    EMBEDDINGS = BertEmbeddings
+    LAYER = BertLayer
+
+    def enter(self, x: jax.Array) -> Any:
+        """Once for each reader where kernels compute a layer, see `encoders.ops.post_norm`."""
+        return (x,) * 4 if _layer_kernels(x) else x
+
+    def leave(self, x: Any) -> jax.Array:
+        """One of them."""
+        return x[0] if isinstance(x, tuple) else x
+
+
+def _layer_kernels(x: jax.Array) -> bool:
+    """Whether `ops.post_norm` is to compute a layer of activations `x`, [..., D]."""
+    allowed = allowed_kernels()
+    known = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 4
+    if allowed == "none" or not known or x.shape[-1] > _WIDEST:
+        return False
+    if allowed == "interpreted":
+        return True
+    if platform_of(x) != "gpu":
+        return False
+    from hardem_jax.encoders.ops import post_norm  # which only GPUs need
+
+    if (fault := post_norm.fault()) is not None:
+        # Python shows a warning of one text and place once.
+        warnings.warn(f"layers are computed without kernels of their own: {fault}", stacklevel=1)
+    return fault is None
 
 
 def _weights(linear: Linear) -> tuple[jax.Array, jax.Array]:

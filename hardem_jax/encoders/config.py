@@ -79,10 +79,7 @@ class NAQANetConfig(NAQANetSizes):
     """Entries of the character vocabulary, padding and unknown included."""
     num_counts: int = 10
     """Counts that can be answered: 0, 1, ... num_counts - 1."""
-    num_special: int = 0
-    """Special numbers that may be operands too, each with a learned encoding; 0 as published."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "num_words", "num_characters", "num_counts", at_least=1, integer=True)
-        require(self, "num_special", at_least=0, integer=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.bert import Bert, BertConfig
-from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
+from hardem_jax.encoders.weights import Architecture, WeightTable, dense, embedding, layer_norm
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,14 +16,20 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.architecture import Architecture, ReaderHead, Tensors
 from hardem_jax.encoders.base import Encoder, EncoderConfig
-from hardem_jax.encoders.config import Remat
 from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
 from hardem_jax.encoders.ops.attention import Implementation
 from hardem_jax.encoders.ops.dropout import dropout
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
-from hardem_jax.encoders.weights import WeightTable, dense, embedding, layer_norm
+from hardem_jax.encoders.weights import (
+    Architecture,
+    ReaderHead,
+    Tensors,
+    WeightTable,
+    dense,
+    embedding,
+    layer_norm,
+)
 from hardem_jax.errors import InputError
 
 # Standard deviation of the initial weights, cut off at twice as much (the paper, appendix A).
@@ -87,80 +93,6 @@ class ModernBertConfig(EncoderConfig):
     def window(self, layer: int) -> int | None:
         """How far a token sees to either side in this layer; `None`: the whole input."""
         return self.local_attention // 2 if layer % self.global_every else None
-
-
-class ModernBert(Encoder):
-    """ModernBERT encoder. It has no token types, and ignores `token_type_ids`.
-
-    Args:
-        config: sizes, activation and dropout rates.
-        rngs: source of the initial parameters (stream `params`).
-        dtype, remat: see `Encoder`.
-        attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
-            config without attention dropout.
-        scan_layers: must be off, because layers differ: the first one has no norm, and some are
-            local.
-
-    Raises:
-        InputError: `scan_layers` is on; or see `Encoder`.
-
-    Example:
-        >>> config = ModernBertConfig(100, 8, 2, 2, 12)
-        >>> encoder = ModernBert(config, rngs=nnx.Rngs(0))
-        >>> ids = jnp.array([[5, 6, 7, 0]])
-        >>> encoder(ids, where=ids > 0).shape
-        (1, 4, 8)
-    """
-
-    def __init__(
-        self,
-        config: ModernBertConfig,
-        *,
-        rngs: nnx.Rngs,
-        dtype: DTypeLike = jnp.float32,
-        remat: Remat = "none",
-        attention: Implementation = "auto",
-        scan_layers: bool = False,
-    ):
-        if scan_layers:
-            raise InputError(
-                "scan_layers: expected False with ModernBERT, whose layers differ; found True"
-            )
-        layers = [
-            ModernBertLayer(
-                config,
-                number,
-                rngs=rngs,
-                dtype=dtype,
-                attention=attention,
-                recompute_attention=remat == "attention",
-            )
-            for number in range(config.num_hidden_layers)
-        ]
-        super().__init__(
-            config,
-            embeddings=ModernBertEmbeddings(config, rngs=rngs, dtype=dtype),
-            layers=layers,
-            dtype=dtype,
-            remat=remat,
-            attention=attention,
-            scan_layers=False,
-        )
-        self.final_norm = _norm(config)
-
-    def layer_inputs(
-        self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
-    ) -> tuple[Any, ...]:
-        """Mask, segments, and the rotations of global and of local layers."""
-        if positions is None:
-            positions = jnp.arange(where.shape[1])[None]
-        config: Any = self.config
-        bases = config.global_rope_theta, config.local_rope_theta
-        rotations = (rotation(positions, config.head_size, base) for base in bases)
-        return where, segments, *rotations
-
-    def finish(self, x: jax.Array) -> jax.Array:
-        return self.final_norm(x)
 
 
 class ModernBertEmbeddings(nnx.Module):
@@ -232,6 +164,55 @@ class ModernBertLayer(SelfAttention):
         normed = self.mlp_norm(x)
         y = ACTIVATIONS[config.hidden_act](self.intermediate(normed)) * self.gate(normed)
         return x + self.output(dropout(y, config.hidden_dropout, keys[2]))
+
+
+class ModernBert(Encoder):
+    """ModernBERT encoder. It has no token types, and ignores `token_type_ids`.
+
+    Args:
+        config: sizes, activation and dropout rates.
+        rngs: source of the initial parameters (stream `params`).
+        dtype, remat: see `Encoder`.
+        attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
+            config without attention dropout.
+        scan_layers: must be off, because layers differ: the first one has no norm, and some are
+            local.
+
+    Raises:
+        InputError: `scan_layers` is on; or see `Encoder`.
+
+    Example:
+        >>> config = ModernBertConfig(100, 8, 2, 2, 12)
+        >>> encoder = ModernBert(config, rngs=nnx.Rngs(0))
+        >>> ids = jnp.array([[5, 6, 7, 0]])
+        >>> encoder(ids, where=ids > 0).shape
+        (1, 4, 8)
+    """
+
+    EMBEDDINGS = ModernBertEmbeddings
+    LAYER = ModernBertLayer
+
+    def __init__(self, config: ModernBertConfig, *, scan_layers: bool = False, **options: Any):
+        if scan_layers:
+            raise InputError(
+                "scan_layers: expected False with ModernBERT, whose layers differ; found True"
+            )
+        super().__init__(config, **options)
+        self.final_norm = _norm(config)
+
+    def layer_inputs(
+        self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
+    ) -> tuple[Any, ...]:
+        """Mask, segments, and the rotations of global and of local layers."""
+        if positions is None:
+            positions = jnp.arange(where.shape[1])[None]
+        config: Any = self.config
+        bases = config.global_rope_theta, config.local_rope_theta
+        rotations = (rotation(positions, config.head_size, base) for base in bases)
+        return where, segments, *rotations
+
+    def finish(self, x: jax.Array) -> jax.Array:
+        return self.final_norm(x)
 
 
 def rotation(positions: jax.Array, size: int, base: float) -> tuple[jax.Array, jax.Array]:

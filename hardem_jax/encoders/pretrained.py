@@ -15,7 +15,6 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.checkpoint_files import (
     checkpoint_folder,
@@ -24,7 +23,7 @@ from hardem_jax.encoders.checkpoint_files import (
     write_checkpoint,
 )
 from hardem_jax.encoders.config import Implementation, Remat
-from hardem_jax.encoders.weights import check_heads, stack_layers, unstack_layers
+from hardem_jax.encoders.weights import Architecture, check_heads, stack_layers, unstack_layers
 from hardem_jax.errors import InputError
 
 #: For AutoTokenizer: whatever `tokenizer.json` says, for any ``model_type``.

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.bert import CONFIG_KEYS, TENSORS, Bert, BertConfig
-from hardem_jax.encoders.weights import WeightTable
+from hardem_jax.encoders.weights import Architecture, WeightTable
 from hardem_jax.errors import LARGEST
 
 

@@ -1,7 +1,7 @@
-"""Conversion between the tensors of a Hugging Face checkpoint and an encoder's parameters.
+"""What it takes to read and write the Hugging Face checkpoints of an architecture.
 
-Each architecture has a `WeightTable`, which reading and writing both follow. A checkpoint that does
-not match is refused, with all differences in one message.
+Reading and writing both follow its `WeightTable`. A checkpoint that does not match is refused, with
+all differences in one message.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.errors import InputError
 
+Tensors = Mapping[str, np.ndarray]
 _LAYER = re.compile(r"^layers\.(\d+)\.")
 
 #: Heads of fine-tuned checkpoints, by the name of their layer, and what they score.
@@ -241,3 +243,59 @@ def unstack_layers(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         else:
             unstacked[path] = value
     return unstacked
+
+
+def _as_they_are(tensors: Tensors, encoder: Tensors) -> Tensors:
+    """Span scores that are `qa_outputs` on the last layer, as in most architectures."""
+    del encoder
+    return tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderHead:
+    """How an architecture's class for question answering holds span scores.
+
+    Attributes:
+        write: ``qa_outputs.weight`` and ``.bias``, and the encoder's tensors without prefix -> the
+            tensors of the class that are not the encoder's.
+        read: all tensors of a reader, and the encoder's without prefix -> the former with
+            ``qa_outputs`` instead of what `write` put there.
+        config: what ``config.json`` says of them.
+    """
+
+    write: Callable[[Tensors, Tensors], Tensors] = _as_they_are
+    read: Callable[[Tensors, Tensors], Tensors] = _as_they_are
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """An encoder and its Hugging Face checkpoints.
+
+    Attributes:
+        class_name: class in transformers.
+        config: class of the configuration.
+        encoder: makes an untrained one from a configuration and the keyword arguments of `Encoder`.
+        weights: where the tensors of a checkpoint go.
+        config_keys: field of the configuration -> key of ``config.json``.
+        optional: fields whose key a ``config.json`` may lack.
+        required_values: key of ``config.json`` -> the only value that is supported, and assumed if
+            the key is absent.
+        reader_class_name: class in transformers that has span scores on top.
+        reader_head: how it has them.
+        published: maps a ``config.json`` written by a newer transformers to the key names used in
+            published checkpoints (those in `config_keys`).
+        adapt: what has to change in parameters by path, once they are read.
+    """
+
+    class_name: str
+    config: type[EncoderConfig]
+    encoder: Callable[..., Encoder]
+    weights: WeightTable
+    config_keys: Mapping[str, str]
+    optional: frozenset[str]
+    required_values: Mapping[str, Any]
+    reader_class_name: str
+    reader_head: ReaderHead = ReaderHead()
+    published: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda content: content
+    adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = lambda params: params

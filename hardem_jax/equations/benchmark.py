@@ -20,18 +20,18 @@ MAX_CHARACTERS = 16
 EVERY_PAIR = EquationRules(special_pairs=True, negative=True)
 
 
-def random_batch(sizes: BatchSizes) -> Batch:
+def random_batch(sizes: BatchSizes, num_special: int = NUM_SPECIAL) -> Batch:
     """Texts full of numbers, with random equations of two numbers in every row."""
     rng = np.random.default_rng(0)
     texts = random_texts(sizes, rng)
-    rows, slots = sizes.rows, NUM_SPECIAL + NUM_NUMBERS
+    rows, slots = sizes.rows, num_special + NUM_NUMBERS
     lengths = texts["where"].sum(axis=1, keepdims=True)
     tokens = np.sort(rng.integers(0, lengths, (rows, NUM_NUMBERS)))
     shape = rows, sizes.solutions
     first = rng.integers(0, slots - 1, shape)
     second = rng.integers(first + 1, slots)
     signs = rng.choice([PLUS, MINUS], (2, *shape))
-    kinds = np.array([SPECIAL] * NUM_SPECIAL + [PASSAGE] * NUM_NUMBERS, np.int32)
+    kinds = np.array([SPECIAL] * num_special + [PASSAGE] * NUM_NUMBERS, np.int32)
     return {
         **texts,
         "number_tokens": tokens.astype(np.int32),
@@ -52,7 +52,7 @@ def word_batch(sizes: BatchSizes) -> Batch:
     """
     rng = np.random.default_rng(0)
     read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
-    equations = random_batch(sizes)
+    equations = random_batch(sizes, num_special=0)
     batch = {name: equations[name] for name in read}
     texts = {"passage": sizes.tokens, "question": sizes.tokens // 8}
     for text, length in texts.items():
@@ -77,9 +77,7 @@ def _naqanet(encoder):
 
     from hardem_jax.equations.naqanet import NAQANet
 
-    sizes = NAQANetConfig(
-        num_words=NUM_WORDS, num_characters=NUM_CHARACTERS, num_special=NUM_SPECIAL
-    )
+    sizes = NAQANetConfig(num_words=NUM_WORDS, num_characters=NUM_CHARACTERS)
     return NAQANet(sizes, dtype=encoder.dtype, rngs=nnx.Rngs(0))
 
 

@@ -11,8 +11,8 @@ from hardem_jax.data.data_sets import DataSet, Solver
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.readers import read_drop
 from hardem_jax.equations.records import EquationSolver
-from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.errors import require
 
 

@@ -28,11 +28,11 @@ import jax
 import jax.numpy as jnp
 
 from hardem_jax import masked
+from hardem_jax.equations.solutions.rules import COUNT, NONE, PERCENT, PLUS
 from hardem_jax.score_tables import gather
 
 Array = jax.Array
 
-NONE, PLUS, MINUS, PERCENT, COUNT = range(5)
 NUM_TAGS = COUNT  # NONE to PERCENT; COUNT is not a tag
 NUM_OPERATORS = NUM_TAGS - 1
 

@@ -23,7 +23,7 @@ from hardem_jax.encoders.ops.dropout import dropout
 from hardem_jax.equations.distribution import AbilityDistribution
 from hardem_jax.equations.qanet import PassageQuestionAttention, QANetEncoder
 from hardem_jax.equations.solutions.rules import EquationRules
-from hardem_jax.equations.word_encoder import EMBEDDING_STDDEV, CharacterCNN, WordEncoder
+from hardem_jax.equations.word_encoder import CharacterCNN, WordEncoder
 
 NUM_SIGNS = 3
 
@@ -68,9 +68,8 @@ class NAQANet(nnx.Module):
     Calling it takes a batch with, for `x` in `passage` and `question`, `x_words` int32 [B, T],
     `x_chars` int32 [B, T, C] and `x_where` bool [B, T] (real words), each with its own T and C,
     and `number_tokens` int32 [B, M] (the passage word that each number starts at) and
-    `numbers_where` bool [B, M]. It returns an `AbilityDistribution` over the special numbers, if
-    any, and the M of the passage, in this order. `rngs` with the stream `dropout` turns dropout
-    on, of elements and of layers.
+    `numbers_where` bool [B, M]. It returns an `AbilityDistribution` over the M numbers of the
+    passage. `rngs` with the stream `dropout` turns dropout on, of elements and of layers.
 
     Raises:
         InputError: `word_vectors` has another shape.
@@ -146,10 +145,6 @@ class NAQANet(nnx.Module):
         self.ability = FeedForward(2 * size, size, 2, rngs=rngs)
         self.signs = FeedForward(3 * size, size, NUM_SIGNS, rngs=rngs)
         self.counts = FeedForward(size, size, config.num_counts, rngs=rngs)
-        if config.num_special:
-            init = jax.nn.initializers.normal(EMBEDDING_STDDEV)
-            shape = (config.num_special, 2 * size)
-            self.special = nnx.Param(init(rngs.params(), shape, jnp.float32))
         self.config = config
 
     def __call__(
@@ -169,12 +164,8 @@ class NAQANet(nnx.Module):
         q = self.question_pooling(question.astype(jnp.float32), question_where)
         ability = self.ability(jnp.concatenate([p, q], axis=-1), rate, keys[4])
         signs = self._signs(batch, first, last, p)
-        special = jnp.ones((p.shape[0], self.config.num_special), bool)
         distribution = AbilityDistribution.from_logits(
-            ability,
-            signs,
-            self.counts(p),
-            where=jnp.concatenate([special, batch["numbers_where"]], axis=1),
+            ability, signs, self.counts(p), where=batch["numbers_where"]
         )
         if self.rules is None:
             return distribution
@@ -208,9 +199,5 @@ class NAQANet(nnx.Module):
         places = jnp.where(batch["numbers_where"], batch["number_tokens"], 0)[..., None]
         states = jnp.concatenate([first, last], axis=-1)
         numbers = jnp.take_along_axis(states, places, axis=1)
-        if self.config.num_special:
-            shape = (numbers.shape[0], *self.special[...].shape)
-            special = jnp.broadcast_to(self.special[...][None], shape)
-            numbers = jnp.concatenate([special, numbers], axis=1)
         shape = (*numbers.shape[:2], p.shape[-1])
         return self.signs(jnp.concatenate([numbers, jnp.broadcast_to(p[:, None], shape)], axis=-1))

@@ -24,7 +24,7 @@ import numpy as np
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.equations.examples import NumericQuestion
 from hardem_jax.equations.inputs import NumericInput, NumericInputs, pad_equations
-from hardem_jax.equations.solutions.enumeration import PASSAGE
+from hardem_jax.equations.solutions.rules import PASSAGE
 from hardem_jax.equations.words import PAD, Vocabulary, Words, char_ids, split_words, words_at
 from hardem_jax.errors import InputError, require
 

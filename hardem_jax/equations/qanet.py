@@ -17,6 +17,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax import masked
+from hardem_jax.encoders.base import stack
 from hardem_jax.encoders.layers import KERNEL_INIT, LayerNorm, dense
 from hardem_jax.encoders.ops.dropout import dropout
 from hardem_jax.encoders.ops.fused import attention
@@ -137,9 +138,7 @@ class QANetEncoder(nnx.Module):
         **block: Any,
     ):
         blocks = [EncoderBlock(size, rngs=rngs, dtype=dtype, **block) for _ in range(num_blocks)]
-        states = [nnx.state(block) for block in blocks]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-        self.blocks = nnx.merge(nnx.graphdef(blocks[0]), stacked)
+        self.blocks = stack(blocks)
         self.num_blocks = num_blocks
         self.remat = remat
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from hardem_jax.data.data_sets import Record, RecordKind, Solver, to_json
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
-from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.equations.solve import NO_EQUATION, numeric_question
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
 from hardem_jax.equations.solutions.enumeration import (
-    EquationRules,
     enumerate_equations,
     number_table,
 )
 from hardem_jax.equations.solutions.numbers import NumberConfig, NumberMention, find_numbers
+from hardem_jax.equations.solutions.rules import EquationRules
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_EQUATION = "no equation gives the answer"

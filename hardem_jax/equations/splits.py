@@ -10,8 +10,8 @@ from hardem_jax.data.built import BuiltSplit
 from hardem_jax.data.exclusions import REPEATED_ID
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.equations.records import RECORDS
-from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.errors import InputError
 
 

@@ -24,7 +24,6 @@ import jax
 import numpy as np
 from flax import nnx
 
-from hardem_jax.encoders.architecture import Architecture
 from hardem_jax.encoders.base import EncoderConfig
 from hardem_jax.encoders.checkpoint_files import (
     checkpoint_folder,
@@ -41,7 +40,7 @@ from hardem_jax.encoders.pretrained import (
     encoder_tensors,
     read_architecture,
 )
-from hardem_jax.encoders.weights import WeightTable, dense, head_of
+from hardem_jax.encoders.weights import Architecture, WeightTable, dense, head_of
 from hardem_jax.errors import InputError
 from hardem_jax.settings import from_json
 from hardem_jax.spans.model import SelectorInput, SoftmaxOver, SpanReader

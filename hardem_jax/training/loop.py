@@ -6,19 +6,23 @@ import contextlib
 import dataclasses
 import functools
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 import grain
 import jax
 import jax.numpy as jnp
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from hardem_jax.buckets.names import address
-from hardem_jax.errors import InputError, Stopped, found_by
+from hardem_jax.errors import TERMINATION, InputError, Stopped, found_by
 from hardem_jax.locks import locked
 from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
@@ -33,10 +37,8 @@ from hardem_jax.training.optimizer import (
     make_optimizer,
 )
 from hardem_jax.training.run_progress import RunProgress
-from hardem_jax.training.state import TrainState, current_shardings, init_state
+from hardem_jax.training.state import TrainState, current_shardings, init_state, named_leaves
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
-from hardem_jax.training.stopping import StopSignals, stop_signals
-from hardem_jax.training.tree_paths import named_leaves
 
 #: Called after an evaluation with the step and the parameters; again if the run was killed there.
 Observe = Callable[[int, Any], None]
@@ -198,7 +200,7 @@ def train(
     with (
         _locked_folder(directory),
         RunCheckpoints(directory, settings) as checkpoints,
-        stop_signals() as stop,
+        _stop_signals() as stop,
     ):
         with stop.immediately():
             restored = checkpoints.restore(state, batches)
@@ -305,7 +307,7 @@ class _Run:
     checkpoints: RunCheckpoints
     progress: RunProgress
     log: RunLog
-    stop: StopSignals
+    stop: _StopSignals
     stopping: bool = False
 
     def finish(self, state: TrainState, example_batches: Sequence[Batch]) -> TrainState:
@@ -405,3 +407,88 @@ class _Run:
         if gained:
             # Must be complete before `last` refers to it: a kill in between repeats the evaluation.
             self.checkpoints.save_best(params, step, progress.to_json())
+
+
+#: A scheduler may signal a whole group of processes, and the one that started a training, it again.
+#: Signals so close to the first, in seconds, are the same request.
+_SAME_REQUEST = 1.0
+
+
+class _StopSignals:
+    """Records stop requests; created by `_stop_signals`."""
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._since = 0.0
+        self._immediately = False
+
+    def requested(self, step: int) -> bool:
+        """Returns whether to stop after this step; all processes get the same answer.
+
+        With several processes, JAX's preemption service picks a step that all of them reach.
+        """
+        if jax.process_count() == 1:
+            return self.signum is not None
+        if not getattr(jax.config, "jax_enable_preemption_service", False):
+            return False
+        reached = multihost_utils.reached_preemption_sync_point(step)
+        if reached and self.signum is None:
+            self.signum = signal.SIGTERM
+        return reached
+
+    @contextlib.contextmanager
+    def immediately(self) -> Iterator[None]:
+        """Makes a signal raise `Stopped` within the body, which has no progress to lose.
+
+        With several processes it has no effect, because they could not agree on where to stop.
+        """
+        if jax.process_count() > 1:
+            yield
+            return
+        if self.signum is not None:
+            raise self.stopped("")
+        self._immediately = True
+        try:
+            yield
+        finally:
+            self._immediately = False
+        if self.signum is not None:  # raised in a finalizer, where exceptions are lost
+            raise self.stopped("")
+
+    def stopped(self, message: str) -> Stopped:
+        """Returns the exception that ends the run."""
+        signum = signal.SIGTERM if self.signum is None else self.signum
+        text = f"stopped by {signal.Signals(signum).name}{message}"
+        return Stopped(signum, text, recorded=True)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is not None:  # a second request stops the run immediately
+            if time.monotonic() - self._since < _SAME_REQUEST:
+                return
+            raise Stopped(signum, f"stopped by {signal.Signals(signum).name} at once")
+        self.signum, self._since = signum, time.monotonic()
+        if jax.process_count() > 1:
+            # JAX's own SIGTERM handler notifies the other processes.
+            signal.raise_signal(signal.SIGTERM)
+        elif self._immediately:
+            raise self.stopped("")
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[_StopSignals]:
+    """Handles `TERMINATION` and SIGINT while the body runs; a second request ends it at once.
+
+    Outside the main thread, where Python allows no signal handlers, it changes nothing.
+    """
+    stop = _StopSignals()
+    # With several processes SIGTERM belongs to JAX's preemption service.
+    owned = {signal.SIGTERM} if jax.process_count() > 1 else set()
+    handled = [signum for signum in (signal.SIGINT, *TERMINATION) if signum not in owned]
+    if threading.current_thread() is not threading.main_thread():
+        handled = []
+    before = {signum: signal.signal(signum, stop._handle) for signum in handled}
+    try:
+        yield stop
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

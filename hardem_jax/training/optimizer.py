@@ -11,7 +11,7 @@ import optax
 from hardem_jax.errors import InputError
 from hardem_jax.placement import mesh_of, platform_of
 from hardem_jax.training.config import OptimizerConfig
-from hardem_jax.training.tree_paths import leaf_name, named_leaves
+from hardem_jax.training.state import leaf_name, named_leaves
 
 
 def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Schedule:

@@ -1,4 +1,4 @@
-"""`TrainState`: step counter, parameters, optimiser state, PRNG key and memory of a run."""
+"""`TrainState`: step counter, parameters, optimiser state, PRNG key and memory of a run; names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import optax
 from jax.sharding import Mesh
 
 from hardem_jax.training.devices.mesh import replicated, state_shardings
-from hardem_jax.training.grad_accumulation import MEMORY
 
+#: The entry of a batch, and of a loss's metrics, with the memory of the rows (`TrainState.memory`).
+MEMORY = "memory"
 #: The entry of a batch that says whose memory each row reads and writes; -1 means none.
 ITEM = "item"
 
@@ -162,3 +163,36 @@ def current_shardings(state: TrainState) -> Any:
         P()
     """
     return jax.tree.map(lambda leaf: leaf.sharding, state)
+
+
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """Returns a leaf's dotted name, such as `encoder.layers.0.attention.query.kernel`.
+
+    The trailing `value` that NNX adds inside an `nnx.State` is dropped, so a state and the
+    plain dict made from it have the same names.
+
+    Example:
+        >>> [(path, _)] = jax.tree_util.tree_leaves_with_path({"encoder": [{"bias": 1.0}]})
+        >>> leaf_name(path)
+        'encoder.0.bias'
+    """
+    if len(path) > 1 and path[-1] == jax.tree_util.GetAttrKey("value"):
+        path = path[:-1]
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """Returns all leaves by dotted name, in tree order.
+
+    Example:
+        >>> named_leaves({"a": {"w": 1, "b": 2}})
+        {'a.b': 2, 'a.w': 1}
+    """
+    pairs = [(leaf_name(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    named = dict(pairs)
+    if len(named) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(
+            f"ambiguous leaf names: {sorted({n for n in names if names.count(n) > 1})}"
+        )
+    return named

@@ -6,12 +6,14 @@ import jax
 import numpy as np
 
 from hardem_jax.equations.distribution import (
+    AbilityDistribution,
+    TagDistribution,
+)
+from hardem_jax.equations.solutions.rules import (
     MINUS,
     NONE,
     PERCENT,
     PLUS,
-    AbilityDistribution,
-    TagDistribution,
 )
 
 # One program for a method and a shape, not one for each operation in it.

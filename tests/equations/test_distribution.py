@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.equations import distribution
 from hardem_jax.equations.distribution import (
+    NUM_TAGS,
+    TagDistribution,
+)
+from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
     NONE,
-    NUM_TAGS,
     PERCENT,
     PLUS,
-    TagDistribution,
 )
-from hardem_jax.equations.solutions import rules as equation_rules
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from tests.equations.equation_cases import (
     NOTHING,
@@ -266,9 +266,3 @@ def test_argmax_tags_takes_every_number_by_itself(example):
     got = tags.argmax_tags()
     np.testing.assert_array_equal(got, np.where(where, logits.argmax(axis=-1), NONE))
     assert got.dtype == jnp.int32
-
-
-def test_codes_are_those_of_the_solutions():
-    names = ("NONE", "PLUS", "MINUS", "PERCENT", "COUNT")
-    codes = [[getattr(room, name) for name in names] for room in (distribution, equation_rules)]
-    assert codes[0] == codes[1]

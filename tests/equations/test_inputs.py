@@ -19,7 +19,8 @@ from hardem_jax.equations.inputs import (
     pad_inputs,
 )
 from hardem_jax.equations.readers import read_drop
-from hardem_jax.equations.solutions.enumeration import (
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
     NONE,
@@ -30,7 +31,6 @@ from hardem_jax.equations.solutions.enumeration import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.errors import InputError
 from tests.tiny import roberta_tokenizer

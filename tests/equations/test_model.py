@@ -7,9 +7,15 @@ import pytest
 from flax import nnx
 
 from hardem_jax.encoders.bert import Bert, BertConfig
-from hardem_jax.equations.distribution import MINUS, NONE, PLUS
 from hardem_jax.equations.model import EquationTagger
-from hardem_jax.equations.solutions.enumeration import PASSAGE, SPECIAL, EquationRules
+from hardem_jax.equations.solutions.rules import (
+    MINUS,
+    NONE,
+    PASSAGE,
+    PLUS,
+    SPECIAL,
+    EquationRules,
+)
 from hardem_jax.losses import hard_em_loss
 from tests.encoders.modules import drawn, run
 

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.equations.distribution import COUNT, MINUS, NONE, PERCENT, PLUS
 from hardem_jax.equations.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.equations.solutions.rules import (
+    COUNT,
+    MINUS,
+    NONE,
+    PERCENT,
+    PLUS,
+)
 from hardem_jax.errors import InputError
 from tests.encoders.modules import drawn
 
@@ -177,22 +183,6 @@ def test_a_number_is_read_at_its_word():
     swapped = run(make(), batch).signs.tags[0]
     np.testing.assert_allclose(swapped[[1, 0, 2], :3], plain().signs.tags[0, :, :3], atol=1e-5)
     assert not np.allclose(swapped[0, :3], swapped[1, :3], atol=1e-4)
-
-
-@pytest.mark.slow
-def test_special_numbers_come_first():
-    model = make(dataclasses.replace(CONFIG, num_special=4))
-    signs = run(model, make_batch()).signs
-    assert signs.tags.shape == (3, 7, 4)
-    np.testing.assert_array_equal(signs.where[:, :4], True)
-    np.testing.assert_array_equal(signs.where[:, 4:], make_batch()["numbers_where"])
-    batch = make_batch()
-    batch["number_tokens"] = batch["number_tokens"][:, [1, 0, 2]]
-    swapped = run(model, batch).signs.tags[0, [0, 1, 2, 3, 5, 4, 6], :3]
-    np.testing.assert_allclose(swapped, signs.tags[0, :, :3], atol=1e-5)
-    special = np.asarray(signs.tags[:, :4, :3])
-    assert not np.allclose(special[:, 0], special[:, 1]), "each has an encoding of its own"
-    assert not np.allclose(special[0], special[1]), "and is read with the passage"
 
 
 @pytest.mark.slow

@@ -5,6 +5,11 @@ import pytest
 
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.enumeration import (
+    enumerate_equations,
+    execute_equation,
+)
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
     NONE,
@@ -14,10 +19,7 @@ from hardem_jax.equations.solutions.enumeration import (
     SPECIAL,
     SPECIAL_NUMBERS,
     EquationRules,
-    enumerate_equations,
-    execute_equation,
 )
-from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solve import numeric_question
 
 S = len(SPECIAL_NUMBERS)

@@ -20,7 +20,8 @@ from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.inputs import EquationInput, TaggerInputs, pad_equations, pad_inputs
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.models import NumericQuestions
-from hardem_jax.equations.solutions.enumeration import (
+from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
     NONE,
@@ -30,7 +31,6 @@ from hardem_jax.equations.solutions.enumeration import (
     SPECIAL,
     EquationRules,
 )
-from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.base import make_loss

@@ -14,7 +14,7 @@ from hardem_jax.equations.naqanet import NAQANet
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.equations.words import Vocabulary
 from hardem_jax.task.trained import Trained
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves
 from tests import commands
 
 SIZES = {

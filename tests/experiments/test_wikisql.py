@@ -30,7 +30,7 @@ from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective, Iterati
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.task.trained import Trained
 from hardem_jax.training.checkpoints.run import RunCheckpoints
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves
 from tests import commands
 from tests.queries.sqlova_files import state_dicts, write
 from tests.tables.search_runs import assert_learns_a_reward

@@ -26,7 +26,7 @@ from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
 from hardem_jax.tables.search import WithoutSolutions, make_search_loss
 from hardem_jax.task import start
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
+from hardem_jax.training.step import accumulated_value_and_grad
 from tests.marks import slow
 from tests.queries.test_task import RULES, SHAPES, TABLE, question
 from tests.tables.search_runs import OneByOne, learns_and_resumes

@@ -14,8 +14,7 @@ from hardem_jax.data.batching.padding import Batch
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
-from hardem_jax.training.state import recall
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves, recall
 
 
 class OneByOne(nnx.Module):

@@ -29,9 +29,8 @@ from hardem_jax.tables.learned_rewards import (
 )
 from hardem_jax.tables.search import make_search_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
 from hardem_jax.training.state import init_state
-from hardem_jax.training.step import make_train_step
+from hardem_jax.training.step import accumulated_value_and_grad, make_train_step
 from tests.task.toy import VOCABULARY, query_batch
 
 ROWS, TOKENS = 8, 16

@@ -7,7 +7,7 @@ from flax import nnx
 from jax.extend.core import Literal
 
 from hardem_jax import HardEM
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves
 from tests.marks import slow
 from tests.task.toy import TASKS, make_bert
 

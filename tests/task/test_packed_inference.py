@@ -20,8 +20,8 @@ from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.inputs import TaggerInputs, pad_inputs
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.models import NumericQuestions
-from hardem_jax.equations.solutions.enumeration import EquationRules
 from hardem_jax.equations.solutions.numbers import NumberConfig
+from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError

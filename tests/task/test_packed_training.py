@@ -13,9 +13,8 @@ from hardem_jax import HardEM
 from hardem_jax.data.batching.plans import packing_arrays, rows_needed
 from hardem_jax.encoders.packing import encode_layers
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.state import init_state
+from hardem_jax.training.state import init_state, named_leaves
 from hardem_jax.training.step import compile_train_step, make_train_step
-from hardem_jax.training.tree_paths import named_leaves
 from tests.hlo import collectives
 from tests.marks import slow
 from tests.task.toy import TASKS, make_bert

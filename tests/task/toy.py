@@ -25,7 +25,7 @@ from hardem_jax.task.base import make_loss
 VOCABULARY = 1000
 NUM_SPECIAL, NUM_NUMBERS = 3, 6
 NUM_SOLUTIONS = 3
-WORDS = NAQANetConfig(num_words=50, num_characters=20, num_special=NUM_SPECIAL)
+WORDS = NAQANetConfig(num_words=50, num_characters=20)
 
 
 #: One layer without dropout, which reads its inputs alike in training and in a test.
@@ -108,16 +108,16 @@ def tagging_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
     }
 
 
-def equation_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+def equation_batch(rows: int, tokens: int, num_special: int = NUM_SPECIAL) -> dict[str, np.ndarray]:
     """Sums and differences of two numbers."""
     rng = np.random.default_rng(0)
     batch = texts(rng, rows, tokens)
-    shape, slots = (rows, NUM_SOLUTIONS), NUM_SPECIAL + NUM_NUMBERS
+    shape, slots = (rows, NUM_SOLUTIONS), num_special + NUM_NUMBERS
     first = rng.integers(0, slots - 1, shape)
     signs = rng.choice([PLUS, MINUS], (2, *shape))
     solutions = np.stack([first, signs[0], rng.integers(first + 1, slots), signs[1]], axis=-1)
     numbers = np.sort(rng.integers(0, tokens // 2, (rows, NUM_NUMBERS)))
-    kinds = np.array([SPECIAL] * NUM_SPECIAL + [PASSAGE] * NUM_NUMBERS, np.int32)
+    kinds = np.array([SPECIAL] * num_special + [PASSAGE] * NUM_NUMBERS, np.int32)
     return batch | {
         "number_tokens": numbers.astype(np.int32),
         "numbers_where": np.ones(numbers.shape, bool),
@@ -131,7 +131,7 @@ def word_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
     """`equation_batch` in words and characters."""
     rng = np.random.default_rng(0)
     read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
-    equations = equation_batch(rows, tokens)
+    equations = equation_batch(rows, tokens, num_special=0)
     batch = {name: equations[name] for name in read}
     for text, length in {"passage": tokens, "question": tokens // 4}.items():
         chars = rng.integers(2, WORDS.num_characters, (rows, length, 8))

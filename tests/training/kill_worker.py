@@ -17,7 +17,7 @@ import numpy as np  # noqa: E402
 
 from hardem_jax.training.loop import LoopConfig, train  # noqa: E402
 from hardem_jax.training.optimizer import OptimizerConfig  # noqa: E402
-from hardem_jax.training.tree_paths import named_leaves  # noqa: E402
+from hardem_jax.training.state import named_leaves  # noqa: E402
 from tests.training import toy_problem as toy  # noqa: E402
 
 

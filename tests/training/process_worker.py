@@ -19,7 +19,7 @@ from hardem_jax.training.devices.distributed import initialize_distributed, is_p
 from hardem_jax.training.devices.mesh import data_mesh, place_global_batch
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves
 from tests.training import toy_problem as toy
 
 FSDP = 4

@@ -25,8 +25,7 @@ from hardem_jax.training.checkpoints import series
 from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params, newest_step
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
-from hardem_jax.training.state import init_state
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import init_state, named_leaves
 from tests.damages import DAMAGES
 from tests.marks import slow
 from tests.training import toy_problem as toy

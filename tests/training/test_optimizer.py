@@ -22,9 +22,8 @@ from hardem_jax.training.optimizer import (
     make_optimizer,
     scale_by_adam,
 )
-from hardem_jax.training.state import init_state
+from hardem_jax.training.state import init_state, named_leaves
 from hardem_jax.training.step import make_train_step
-from hardem_jax.training.tree_paths import named_leaves
 
 BERT_NAMES = {
     # name: decayed

@@ -15,12 +15,11 @@ import pytest
 from flax import nnx
 
 from hardem_jax.errors import InputError, Stopped
-from hardem_jax.training import loop, stopping
+from hardem_jax.training import loop
 from hardem_jax.training.checkpoints.run import load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
-from hardem_jax.training.stopping import stop_signals
 from tests.marks import needs_hangup, slow
 from tests.training import toy_problem as toy
 
@@ -345,7 +344,7 @@ def test_a_signal_that_comes_in_a_finalizer_stops_the_start(monkeypatch):
 
     lost = []
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_value))
-    with stop_signals() as stop, pytest.raises(Stopped, match="^stopped by SIGTERM$"):
+    with loop._stop_signals() as stop, pytest.raises(Stopped, match="^stopped by SIGTERM$"):
         with stop.immediately():
             Last()
     assert [type(error) for error in lost] == [Stopped] and lost[0].recorded
@@ -401,7 +400,7 @@ def test_a_signal_ends_an_evaluation_which_is_made_on_resumption(tmp_path, undis
 def test_a_second_signal_ends_the_run_at_once_unless_it_is_the_same_request(
     tmp_path, monkeypatch, seconds, message, last
 ):
-    monkeypatch.setattr(stopping, "_SAME_REQUEST", seconds)
+    monkeypatch.setattr(loop, "_SAME_REQUEST", seconds)
 
     def before_next(drawn):
         if drawn == 5:

@@ -26,11 +26,9 @@ from hardem_jax.objectives import HardEM
 from hardem_jax.spans.checkpoint import load_reader, save_reader
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.grad_accumulation import LossFn
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
-from hardem_jax.training.state import current_shardings, init_state
-from hardem_jax.training.step import TrainStep, compile_train_step, make_train_step
-from hardem_jax.training.tree_paths import leaf_name
+from hardem_jax.training.state import current_shardings, init_state, leaf_name
+from hardem_jax.training.step import LossFn, TrainStep, compile_train_step, make_train_step
 
 #: Where JAX looks for each device; gradients' sums over devices also need the host.
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}

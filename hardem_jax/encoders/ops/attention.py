@@ -35,7 +35,7 @@ _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
 # `custom_call @name(` of StableHLO, `custom_call_target="name"` of HLO.
 _CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w+)')
 
-_ONLY_XLA = contextvars.ContextVar("only XLA", default=False)
+_KERNELS = contextvars.ContextVar("kernels", default="here")
 
 
 @contextlib.contextmanager
@@ -48,16 +48,26 @@ def only_xla() -> Iterator[None]:
         ...     attention(x, x, x, where=where, implementation="splash").shape
         (1, 3, 2, 4)
     """
-    token = _ONLY_XLA.set(True)
+    token = _KERNELS.set("none")
     try:
         yield
     finally:
-        _ONLY_XLA.reset(token)
+        _KERNELS.reset(token)
 
 
-def xla_only() -> bool:
-    """Whether this is inside of `only_xla`."""
-    return _ONLY_XLA.get()
+@contextlib.contextmanager
+def interpreted() -> Iterator[None]:
+    """Whatever is traced inside uses the kernels of GPUs for layers, as ordinary operations."""
+    token = _KERNELS.set("interpreted")
+    try:
+        yield
+    finally:
+        _KERNELS.reset(token)
+
+
+def allowed_kernels() -> str:
+    """Of "here", this platform; "none" inside of `only_xla`; or "interpreted"."""
+    return _KERNELS.get()
 
 
 def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:
@@ -152,7 +162,7 @@ def _is_half(dtype: DTypeLike) -> bool:
 
 
 def _choose(implementation, q, where, segments, rate, window) -> str:
-    if xla_only():
+    if _KERNELS.get() == "none":
         return "xla"
     platform = platform_of(q, where)
     if implementation == "auto":

@@ -2,66 +2,37 @@
 
 XLA writes a sum over rows (each bias and LayerNorm has two in its gradient) as kernels of their
 own, which read again what the element-wise kernel before has just written. Here a GPU computes
-both in one pass (`gpu_kernels`). Elsewhere a layer is written as in its paper, and `used_for` says
-so. What several products and a residual connection read is returned once for each of them: their
-gradients then arrive apart, and are added up inside the next kernel.
+both in one pass (`gpu_kernels`). `bert.py` says where; elsewhere a layer is written
+as in its paper. What several products and a residual connection read is returned once for each of
+them: their gradients then arrive apart, and are added up inside the next kernel.
 """
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import functools
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from hardem_jax.encoders.ops import fused
-from hardem_jax.encoders.ops.attention import xla_only
-from hardem_jax.placement import on_own_rows, platform_of
-
-#: Columns that a kernel holds in registers at most.
-_WIDEST = 4096
-_INTERPRETED = contextvars.ContextVar("interpret kernels of GPUs", default=False)
-
-
-@contextlib.contextmanager
-def interpreted() -> Iterator[None]:
-    """Whatever is traced inside uses the kernels, as ordinary operations, on any device."""
-    token = _INTERPRETED.set(True)
-    try:
-        yield
-    finally:
-        _INTERPRETED.reset(token)
+from hardem_jax.encoders.ops.attention import allowed_kernels
+from hardem_jax.placement import on_own_rows
 
 
 def _kernels() -> Any:
-    """Imported where they are used: a second that only GPUs need to spend."""
+    """Imported where they are used, for JAX may come without what they are written in."""
     from hardem_jax.encoders.ops import gpu_kernels
 
     return gpu_kernels
 
 
-def used_for(x: jax.Array) -> bool:
-    """Whether the operations of this module are to compute a layer of activations `x`, [N, D]."""
-    known = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 4
-    if xla_only() or not known or x.shape[-1] > _WIDEST:
-        return False
-    if _INTERPRETED.get():
-        return True
-    if platform_of(x) != "gpu":
-        return False
-    if (fault := _fault()) is not None:
-        # Python shows a warning of one text and place once.
-        warnings.warn(f"layers are computed without kernels of their own: {fault}", stacklevel=1)
-    return fault is None
+def _interpreted() -> bool:
+    return allowed_kernels() == "interpreted"
 
 
 @functools.cache
-def _fault() -> str | None:
+def fault() -> str | None:
     """Why the kernels cannot be compiled on the GPU at hand; `None` if they can, or none is."""
     if jax.default_backend() != "gpu":
         return None
@@ -104,7 +75,7 @@ def _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, t
     y = fused.linear(x, kernel, None)
 
     def compute(first, residual, y, bias, scale, shift, seeds):
-        sizes = {"rate": rate, "eps": eps, "interpret": _INTERPRETED.get()}
+        sizes = {"rate": rate, "eps": eps, "interpret": _interpreted()}
         return _kernels().norm(residual, y, bias, scale, shift, seeds, first, **sizes)
 
     rows, shared = (residual, y), (bias, scale, shift, seeds)
@@ -127,7 +98,7 @@ def _dense_norm_bwd(rate, eps, times, saved, grads):
             seeds,
             first,
             rate=rate,
-            interpret=_INTERPRETED.get(),
+            interpret=_interpreted(),
         )
 
     rows = (*grads, added, means, inverses)
@@ -151,7 +122,7 @@ def _dense_gelu_fwd(x, kernel, bias):
     y = fused.linear(x, kernel, None)
 
     def compute(y, bias):
-        return _kernels().gelu(y, bias, interpret=_INTERPRETED.get())
+        return _kernels().gelu(y, bias, interpret=_interpreted())
 
     return on_own_rows(compute, y, shared=(bias,)), (x, kernel, bias, y)
 
@@ -160,7 +131,7 @@ def _dense_gelu_bwd(saved, grad):
     x, kernel, bias, y = saved
 
     def compute(y, grad, bias):
-        return _kernels().gelu_gradient(y, bias, grad, interpret=_INTERPRETED.get())
+        return _kernels().gelu_gradient(y, bias, grad, interpret=_interpreted())
 
     grad_y, sums = on_own_rows(compute, y, grad, shared=(bias,))
     grad_x, grad_kernel, _ = fused.linear_gradient((x, kernel, None), grad_y)
@@ -185,7 +156,7 @@ def _dense_each_fwd(inputs, kernels, biases):
 
 def _dense_each_bwd(saved, grads):
     def compute(*grads):
-        return _kernels().column_sums(grads, interpret=_INTERPRETED.get())
+        return _kernels().column_sums(grads, interpret=_interpreted())
 
     sums = on_own_rows(compute, *grads).sum(axis=0)
     each = zip(*saved, grads, strict=True)

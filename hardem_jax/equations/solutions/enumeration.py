@@ -45,24 +45,6 @@ from hardem_jax.equations.solutions.rules import (
 )
 from hardem_jax.errors import InputError, check_many
 
-__all__ = [
-    "COUNT",
-    "MINUS",
-    "NONE",
-    "PASSAGE",
-    "PERCENT",
-    "PLUS",
-    "QUESTION",
-    "SPECIAL",
-    "SPECIAL_NUMBERS",
-    "EquationRules",
-    "NumberTable",
-    "enumerate_equations",
-    "execute_equation",
-    "format_number",
-    "number_table",
-]
-
 # Limits a temporary array to 8 MiB of float64, whatever N is.
 _MAX_ELEMENTS = 2**20
 _THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")

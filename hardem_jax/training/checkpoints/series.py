@@ -21,7 +21,7 @@ from hardem_jax.buckets.names import publish
 from hardem_jax.checksums import write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves
 
 #: The file that Orbax writes last.
 COMPLETE = "_CHECKPOINT_METADATA"

@@ -9,7 +9,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from hardem_jax.training.devices.mesh import FSDP_AXIS, state_shardings
-from hardem_jax.training.grad_accumulation import LossFn
+from hardem_jax.training.step import LossFn
 
 
 def all_gather_params(loss_fn: LossFn, mesh: Mesh) -> LossFn:

@@ -17,7 +17,6 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.tree_paths import leaf_name
 
 DATA_AXIS = "data"
 FSDP_AXIS = "fsdp"
@@ -159,22 +158,7 @@ def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
         >>> placed["x"].shape, placed["tau"].shape
         ((4, 2), ())
     """
-    local_devices, rows = len(mesh.local_devices), int(accumulate > 1)
-    split, everywhere = row_sharding(mesh, rows), replicated(mesh)
-
-    def place(path, leaf):
-        leaf = np.asarray(leaf)
-        if not leaf.ndim:
-            return jax.make_array_from_process_local_data(everywhere, leaf)
-        if rows and (leaf.ndim == 1 or len(leaf) != accumulate):
-            raise InputError(
-                f"batch entry {leaf_name(path)}: expected shape [{accumulate}, rows, ...] for "
-                f"{accumulate} micro-batches, found {list(leaf.shape)}"
-            )
-        _check_rows(leaf_name(path), leaf.shape[rows], local_devices)
-        return jax.make_array_from_process_local_data(split, leaf)
-
-    return jax.tree_util.tree_map_with_path(place, batch)
+    return _place(batch, mesh, devices=len(mesh.local_devices), accumulate=accumulate, whole=False)
 
 
 def place_global_batch(batch: Any, mesh: Mesh) -> Any:
@@ -193,15 +177,32 @@ def place_global_batch(batch: Any, mesh: Mesh) -> Any:
         >>> place_global_batch({"x": np.ones((4, 2))}, data_mesh(1))["x"].shape
         (4, 2)
     """
-    split, everywhere = row_sharding(mesh), replicated(mesh)
+    return _place(batch, mesh, devices=mesh.size, accumulate=1, whole=True)
+
+
+def _place(batch: Any, mesh: Mesh, *, devices: int, accumulate: int, whole: bool) -> Any:
+    """Splits rows over `devices`; `whole`: every host holds all of them, not only its own."""
+    axis = int(accumulate > 1)
+    split, everywhere = row_sharding(mesh, axis), replicated(mesh)
 
     def place(path, leaf):
         leaf = np.asarray(leaf)
-        if leaf.ndim:
-            _check_rows(leaf_name(path), len(leaf), mesh.size)
-        sharding = split if leaf.ndim else everywhere
         # Passing the global shape marks `leaf` as the full array, not this host's part.
-        return jax.make_array_from_process_local_data(sharding, leaf, leaf.shape)
+        shape = leaf.shape if whole else None
+        if not leaf.ndim:
+            return jax.make_array_from_process_local_data(everywhere, leaf, shape)
+        name = f"batch entry {jax.tree_util.keystr(path, simple=True, separator='.')}"
+        if axis and (leaf.ndim == 1 or len(leaf) != accumulate):
+            raise InputError(
+                f"{name}: expected shape [{accumulate}, rows, ...] for {accumulate} "
+                f"micro-batches, found {list(leaf.shape)}"
+            )
+        if leaf.shape[axis] % devices:
+            raise InputError(
+                f"{name}: expected a multiple of {devices} rows for {devices} devices, found "
+                f"{leaf.shape[axis]}; change the batch size or use fewer devices"
+            )
+        return jax.make_array_from_process_local_data(split, leaf, shape)
 
     return jax.tree_util.tree_map_with_path(place, batch)
 
@@ -237,11 +238,3 @@ def with_shardings(shapes: Any, mesh: Mesh | None) -> Any:
         shapes,
         state_shardings(shapes, mesh),
     )
-
-
-def _check_rows(name: str, rows: int, devices: int) -> None:
-    if rows % devices:
-        raise InputError(
-            f"batch entry {name}: expected a multiple of {devices} rows for {devices} devices, "
-            f"found {rows}; change the batch size or use fewer devices"
-        )

@@ -18,7 +18,7 @@ from hardem_jax.data.builders import base, shards
 from hardem_jax.data.exclusions import NOT_ENUMERABLE
 from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum
-from hardem_jax.equations.solutions.enumeration import EquationRules
+from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 from hardem_jax.queries.records import RECORDS, QuerySolver, to_query_question

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from hardem_jax.encoders import bert
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.ops import attention, fused, gpu_kernels, post_norm
 from hardem_jax.encoders.ops.dropout import drop_and_scale
@@ -19,7 +20,7 @@ SEEDS = np.array([3, 5], np.uint32)
 
 @pytest.fixture
 def interpreted():
-    with post_norm.interpreted():
+    with attention.interpreted():
         yield
 
 
@@ -173,7 +174,7 @@ def bert_gradients(ids, *, kernels, devices=1, **settings):
     mesh = data_mesh(devices)
     batch = place_batch({"ids": ids}, mesh)["ids"]
     compiled = jax.jit(jax.value_and_grad(loss, has_aux=True))
-    with post_norm.interpreted() if kernels else attention.only_xla():
+    with attention.interpreted() if kernels else attention.only_xla():
         (_, scores), gradient = compiled(params, batch)
     return [np.asarray(x) for x in (scores, *jax.tree.leaves(gradient))]
 
@@ -196,20 +197,20 @@ def test_layers_compute_the_same_with_kernels_on_any_mesh(devices, settings):
 
 
 def test_kernels_are_not_used_where_there_is_no_gpu():
-    assert not post_norm.used_for(jnp.ones((2, 8)))
+    assert not bert._layer_kernels(jnp.ones((2, 8)))
 
 
 @pytest.mark.usefixtures("interpreted")
 def test_nor_for_widths_and_dtypes_that_they_do_not_take():
-    assert post_norm.used_for(jnp.ones((2, 8)))
-    assert not post_norm.used_for(jnp.ones((2, 8192)))
-    assert not post_norm.used_for(jnp.ones((2, 8), jnp.int32))
+    assert bert._layer_kernels(jnp.ones((2, 8)))
+    assert not bert._layer_kernels(jnp.ones((2, 8192)))
+    assert not bert._layer_kernels(jnp.ones((2, 8), jnp.int32))
     with attention.only_xla():
-        assert not post_norm.used_for(jnp.ones((2, 8)))
+        assert not bert._layer_kernels(jnp.ones((2, 8)))
 
 
 def test_what_a_gpu_cannot_compile_is_left_to_xla_with_a_warning(monkeypatch):
-    monkeypatch.setattr(post_norm, "platform_of", lambda x: "gpu")
-    monkeypatch.setattr(post_norm, "_fault", lambda: "no Triton")
+    monkeypatch.setattr(bert, "platform_of", lambda x: "gpu")
+    monkeypatch.setattr(post_norm, "fault", lambda: "no Triton")
     with pytest.warns(UserWarning, match="without kernels of their own: no Triton"):
-        assert not post_norm.used_for(jnp.ones((2, 8)))
+        assert not bert._layer_kernels(jnp.ones((2, 8)))

@@ -10,6 +10,14 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.readers import read_drop
 from hardem_jax.equations.solutions.enumeration import (
+    NumberTable,
+    enumerate_equations,
+    execute_equation,
+    format_number,
+    number_table,
+)
+from hardem_jax.equations.solutions.numbers import NumberMention, find_numbers
+from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
     NONE,
@@ -20,13 +28,7 @@ from hardem_jax.equations.solutions.enumeration import (
     SPECIAL,
     SPECIAL_NUMBERS,
     EquationRules,
-    NumberTable,
-    enumerate_equations,
-    execute_equation,
-    format_number,
-    number_table,
 )
-from hardem_jax.equations.solutions.numbers import NumberMention, find_numbers
 from hardem_jax.errors import InputError
 from tests.marks import slow
 

@@ -19,7 +19,7 @@ from hardem_jax.training.devices.distributed import (
     is_multi_process,
 )
 from hardem_jax.training.devices.mesh import data_mesh
-from hardem_jax.training.tree_paths import named_leaves
+from hardem_jax.training.state import named_leaves
 from tests.training import process_worker as worker
 from tests.training import toy_problem as toy
 

@@ -11,9 +11,8 @@ from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
-from hardem_jax.training.state import current_shardings, init_state
+from hardem_jax.training.state import current_shardings, init_state, named_leaves
 from hardem_jax.training.step import compile_train_step, make_train_step
-from hardem_jax.training.tree_paths import named_leaves
 from tests.hlo import collectives
 from tests.training import toy_problem as toy
 
