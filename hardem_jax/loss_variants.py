@@ -5,11 +5,13 @@ MML, each with its own say on which rows or solutions to trust. `released_mml_lo
 comparison only. Layouts, weights, contract and reduction are those of `hardem_jax.losses`.
 """
 
+from typing import Unpack
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from hardem_jax.losses import ReduceFn, reduce_rows
+from hardem_jax.losses import ReduceFn, RowOptions, reduce_rows
 from hardem_jax.masked import Rows
 
 Array = jax.Array
@@ -20,11 +22,8 @@ def thresholded_loss(
     *,
     threshold: Array | float,
     keep_single: Array | bool = False,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r"""Hard EM on the rows whose most likely solution has :math:`P(z \mid x)` above a threshold.
 
@@ -42,9 +41,9 @@ def thresholded_loss(
         >>> print(jnp.exp(-thresholded_loss(log_probs, threshold=0.5)))
         0.6
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
-    rows = _kept(z, threshold, keep_single)
-    return reduce_rows(z, z.cross_entropy(z.most_likely()), reduce_fn, rows=rows)
+    z = Rows.weighted(log_probs, **rows)
+    trusted = _kept(z, threshold, keep_single)
+    return reduce_rows(z, z.cross_entropy(z.most_likely()), reduce_fn, rows=trusted)
 
 
 def kept(
@@ -52,10 +51,7 @@ def kept(
     *,
     threshold: Array | float,
     keep_single: Array | bool = False,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     """Returns which rows count in `thresholded_loss`: bool, the batch shape. Same arguments.
 
@@ -65,7 +61,7 @@ def kept(
         >>> print(kept(jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]])), threshold=0.5))
         [ True False]
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     return _kept(z, threshold, keep_single)
 
 
@@ -80,11 +76,8 @@ def count_weighted_mml_loss(
     log_probs: ArrayLike,
     *,
     power: float = 1.0,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`-|Z|^{-p} \log \sum_{z \in Z} P(z \mid x)`: MML that trusts small Z more.
 
@@ -104,7 +97,7 @@ def count_weighted_mml_loss(
         >>> print(count_weighted_mml_loss(log_probs, where=where, reduce_fn=None) / mml)
         [0.5 1. ]
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     counts = jnp.maximum(z.sum(z.where.astype(jnp.float32)), 1.0)
     mml = -z.logsumexp()
     # The weight may underflow to 0, and 0 times inf is NaN.
@@ -115,11 +108,8 @@ def entropy_regularized_loss(
     log_probs: ArrayLike,
     *,
     weight: float,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`-\log \sum_z P(z \mid x) + \lambda H(q)`, MML with the entropy of its posterior.
 
@@ -136,18 +126,15 @@ def entropy_regularized_loss(
         >>> entropy_regularized_loss(log_probs, weight=0.5).round(4)  # log 2 + 0.5 log 2
         Array(1.0397, dtype=float32)
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     return reduce_rows(z, -z.logsumexp() + weight * z.entropy(), reduce_fn)
 
 
 def released_mml_loss(
     log_probs: ArrayLike,
     *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`\log \sum_{z \in Z} 1 / P(z \mid x)`, the "MML" of the paper's first public release.
 
@@ -173,7 +160,7 @@ def released_mml_loss(
         >>> print([f"{-weight:.3f}" for weight in jax.grad(mml_loss)(log_probs)])
         ['0.705', '0.259', '0.035', '0.001']
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     impossible = z.where & ~z.possible
     inverted = z.with_scores(jnp.where(impossible, -jnp.inf, -z.scores))
     infinite = z.any(impossible) & ~z.any(z.where & jnp.isnan(z.scores))

@@ -74,7 +74,7 @@ Example:
 import itertools
 import math
 from collections.abc import Callable, Hashable
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +86,15 @@ from hardem_jax.masked import Rows
 Array = jax.Array
 ReduceFn = Callable[..., Array]
 Posterior = Callable[..., Array]
+
+
+class RowOptions(TypedDict, total=False):
+    """Which solutions the rows of a loss have, see `hard_em_loss`."""
+
+    log_weights: ArrayLike | None
+    where: ArrayLike | None
+    segment_ids: ArrayLike | None
+    num_segments: int | None
 
 
 def hard_em_loss(
@@ -127,18 +136,16 @@ def hard_em_loss(
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
+    z = Rows.weighted(log_probs, log_weights, **rows)
     return reduce_rows(z, z.cross_entropy(z.most_likely()), reduce_fn)
 
 
 def mml_loss(
     log_probs: ArrayLike,
     *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`-\log \sum_{z \in Z} P(z \mid x)`, maximum marginal likelihood (section 3.2).
 
@@ -149,18 +156,15 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     return reduce_rows(z, -z.logsumexp(), reduce_fn)
 
 
 def first_only_loss(
     log_probs: ArrayLike,
     *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`-\log P(z_1 \mid x)`, the first solution of the row (section 3.2).
 
@@ -172,7 +176,7 @@ def first_only_loss(
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     return reduce_rows(z, z.cross_entropy(z.first(z.where)), reduce_fn)
 
 
@@ -184,11 +188,8 @@ def annealed_loss(
     tau: Array | float | None,
     cap: float = 1.0,
     schedule: Literal["linear", "switch", "as-printed"] = "linear",
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r"""Hard EM with probability :math:`\min(t / \tau, 1)`, else MML (section 3.2, appendix B).
 
@@ -215,26 +216,15 @@ def annealed_loss(
         True
     """
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
-    return drawn_loss(
-        log_probs,
-        hard=hard,
-        log_weights=log_weights,
-        where=where,
-        segment_ids=segment_ids,
-        num_segments=num_segments,
-        reduce_fn=reduce_fn,
-    )
+    return drawn_loss(log_probs, hard=hard, reduce_fn=reduce_fn, **rows)
 
 
 def drawn_loss(
     log_probs: ArrayLike,
     *,
     hard: Array | bool,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     """`annealed_loss` after its draw: hard EM if ``hard`` (`is_hard_step`), else MML.
 
@@ -242,7 +232,7 @@ def drawn_loss(
         >>> print(jnp.exp(-drawn_loss(jnp.log(jnp.array([0.25, 0.5])), hard=True)))
         0.5
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     values = jnp.where(hard, z.cross_entropy(z.most_likely()), -z.logsumexp())
     return reduce_rows(z, values, reduce_fn)
 
@@ -313,11 +303,8 @@ def em_loss(
     log_probs: ArrayLike,
     posterior: Posterior,
     *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r"""The M-step :math:`-\sum_i q(z_i) \log P(z_i)` under any E-step :math:`q`.
 
@@ -338,21 +325,14 @@ def em_loss(
         >>> print(jax.grad(em_loss)(log_probs, posteriors.soft).round(4))
         [-0.25 -0.75]
     """
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, **rows)
     # Twice, for a posterior may read more than these scores.
     weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **z.layout)
     weights = jax.lax.stop_gradient(weights)
     return reduce_rows(z, z.cross_entropy(weights), reduce_fn)
 
 
-def posterior_entropy(
-    log_probs: ArrayLike,
-    *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-) -> Array:
+def posterior_entropy(log_probs: ArrayLike, **rows: Unpack[RowOptions]) -> Array:
     r"""Returns the entropy of each row's posterior, :math:`-\sum_i q_i \log q_i`, in nats.
 
     :math:`q_i = P(z_i) / \sum_j P(z_j)` over Z: 0 where the model has decided, log |Z| where it has
@@ -363,7 +343,7 @@ def posterior_entropy(
         >>> posterior_entropy(jnp.full(4, -9.0)).round(4)  # log 4
         Array(1.3863, dtype=float32)
     """
-    return Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments).entropy()
+    return Rows.weighted(log_probs, **rows).entropy()
 
 
 def mean_over(axis_name: Hashable) -> ReduceFn:
@@ -400,14 +380,7 @@ def mean_over(axis_name: Hashable) -> ReduceFn:
     return mean
 
 
-def has_solution(
-    log_probs: ArrayLike,
-    *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-) -> Array:
+def has_solution(log_probs: ArrayLike, **rows: Unpack[RowOptions]) -> Array:
     """Returns which rows have a solution and so count in a mean: bool, the batch shape.
 
     Arguments as in `hard_em_loss`. Impossible solutions (log-probs of -inf) count as solutions;
@@ -419,7 +392,7 @@ def has_solution(
         >>> print(has_solution(log_probs, where=where))
         [ True False]
     """
-    return Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments).rows
+    return Rows.weighted(log_probs, **rows).rows
 
 
 def check_log_probs(

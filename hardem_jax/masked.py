@@ -167,18 +167,13 @@ class Rows:
 
     @classmethod
     def weighted(
-        cls,
-        log_probs: ArrayLike,
-        log_weights: ArrayLike | None,
-        where: ArrayLike | None,
-        segment_ids: ArrayLike | None,
-        num_segments: int | None,
+        cls, log_probs: ArrayLike, log_weights: ArrayLike | None = None, **rows: Any
     ) -> "Rows":
         """The solutions with the scores that the losses see, ``log_probs + log_weights``.
 
         Arguments and exceptions as in `hardem_jax.losses.hard_em_loss`.
         """
-        z = cls.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+        z = cls.of(log_probs, **rows)
         if log_weights is None:
             return z
         added = jax.lax.stop_gradient(z.aligned("log_weights", log_weights))

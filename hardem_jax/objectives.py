@@ -18,6 +18,7 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -101,32 +102,33 @@ class HardEM:
         return losses.drawn_loss(log_probs, hard=hard, **rows), {"hard": hard.astype(jnp.float32)}
 
 
+class _Loss:
+    """An objective that is the function `LOSS` of its options, without metrics."""
+
+    LOSS: ClassVar[str]
+
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        module, _, name = self.LOSS.partition(".")
+        loss = getattr(importlib.import_module(f"hardem_jax.{module}"), name)
+        return loss(log_probs, **vars(self), **rows), {}
+
+
 @dataclasses.dataclass(frozen=True)
-class MML:
+class MML(_Loss):
     """Maximum marginal likelihood (`losses.mml_loss`)."""
 
     title: ClassVar[str] = "MML"
-
-    def __call__(
-        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
-    ) -> tuple[Array, dict[str, Array]]:
-        from hardem_jax import losses
-
-        return losses.mml_loss(log_probs, **rows), {}
+    LOSS = "losses.mml_loss"
 
 
 @dataclasses.dataclass(frozen=True)
-class FirstOnly:
+class FirstOnly(_Loss):
     """The likelihood of the first solution (`losses.first_only_loss`)."""
 
     title: ClassVar[str] = "First-only"
-
-    def __call__(
-        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
-    ) -> tuple[Array, dict[str, Array]]:
-        from hardem_jax import losses
-
-        return losses.first_only_loss(log_probs, **rows), {}
+    LOSS = "losses.first_only_loss"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,10 +221,11 @@ def _share(kept: Array, counted: Array, reduce_fn: Any) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class CountWeightedMML:
+class CountWeightedMML(_Loss):
     """MML that trusts small Z more (`loss_variants.count_weighted_mml_loss`)."""
 
     title: ClassVar[str] = "Count-weighted MML"
+    LOSS = "loss_variants.count_weighted_mml_loss"
 
     power: float = 1.0
     """A question with n solutions has the weight n ** -power; 0 is MML."""
@@ -231,19 +234,13 @@ class CountWeightedMML:
         if not 0 <= self.power < float("inf"):
             raise ValueError(f"CountWeightedMML: power must be finite, >= 0, got {self.power}")
 
-    def __call__(
-        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
-    ) -> tuple[Array, dict[str, Array]]:
-        from hardem_jax import loss_variants
-
-        return loss_variants.count_weighted_mml_loss(log_probs, power=self.power, **rows), {}
-
 
 @dataclasses.dataclass(frozen=True)
-class EntropyRegularizedMML:
+class EntropyRegularizedMML(_Loss):
     """MML with a penalty on its entropy (`loss_variants.entropy_regularized_loss`)."""
 
     title: ClassVar[str] = "Entropy-regularized MML"
+    LOSS = "loss_variants.entropy_regularized_loss"
 
     weight: float = 0.1
     """Of the entropy: above 0 it is a penalty, below 0 a reward; 0 is MML."""
@@ -253,26 +250,13 @@ class EntropyRegularizedMML:
             expected = "weight must be a finite float32"
             raise ValueError(f"EntropyRegularizedMML: {expected}, got {self.weight}")
 
-    def __call__(
-        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
-    ) -> tuple[Array, dict[str, Array]]:
-        from hardem_jax import loss_variants
-
-        return loss_variants.entropy_regularized_loss(log_probs, weight=self.weight, **rows), {}
-
 
 @dataclasses.dataclass(frozen=True)
-class ReleasedMML:
+class ReleasedMML(_Loss):
     """The "MML" of the first release, with flipped signs (`loss_variants.released_mml_loss`)."""
 
     title: ClassVar[str] = "MML as released in 2019"
-
-    def __call__(
-        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
-    ) -> tuple[Array, dict[str, Array]]:
-        from hardem_jax import loss_variants
-
-        return loss_variants.released_mml_loss(log_probs, **rows), {}
+    LOSS = "loss_variants.released_mml_loss"
 
 
 #: Every objective available in commands.

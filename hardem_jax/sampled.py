@@ -12,8 +12,6 @@ is an estimate of:
 
 =====================  ===========================================================================
 `reinforce_loss`       :math:`\nabla P(y \mid x)`, the expected reward, without bias
-`jensen_loss`          :math:`\nabla E[\log \frac1K \sum_k P(y \mid x, z_k)]`, a bound on
-                       :math:`\log P(y \mid x)` that rises with K, without bias
 `trice_loss`           :math:`\nabla \log P(y \mid x)`, without bias if the memory is a draw from
                        the posterior
 =====================  ===========================================================================
@@ -30,8 +28,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from hardem_jax.losses import ReduceFn, mml_loss, reduce_rows
-from hardem_jax.masked import Rows, as_mask, logsumexp, replicate_last_axis
+from hardem_jax.losses import ReduceFn, reduce_rows
+from hardem_jax.masked import Rows, as_mask, replicate_last_axis
 
 Array = jax.Array
 
@@ -64,7 +62,8 @@ def advantage_loss(
     """
     z = Rows.of(log_probs, where=where)
     weights = jax.lax.stop_gradient(z.aligned("advantages", advantages))
-    values = -z.sum(jnp.where(z.where & z.possible, weights * _finite(z), 0.0))
+    possible = z.where & z.possible
+    values = -z.sum(jnp.where(possible, weights * jnp.where(possible, z.scores, 0.0), 0.0))
     return reduce_rows(z, values, reduce_fn)
 
 
@@ -94,54 +93,6 @@ def reinforce_loss(
     rewards = z.aligned("rewards", rewards)
     advantages = (rewards - _mean_of_others(z, rewards)) / _count(z)
     return advantage_loss(log_probs, advantages, where=where, reduce_fn=reduce_fn)
-
-
-def jensen_loss(
-    log_probs: ArrayLike,
-    log_likelihoods: ArrayLike,
-    *,
-    where: ArrayLike | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
-) -> Array:
-    r"""The multi-sample bound of JEPO (Tang et al., 2025), with its leave-one-out baseline.
-
-    .. math:: L_K = \log \frac1K \sum_k P(y \mid x, z_k), \quad A_k = L_K - L_{K-1}^{(-k)},
-
-    where :math:`L_{K-1}^{(-k)}` is the bound of the other draws (Mnih and Rezende, 2016). The loss
-    is :math:`-L_K`, whose gradient reaches the likelihoods, plus `advantage_loss`. A single draw
-    has no others: :math:`A_1 = L_1`.
-
-    Args:
-        log_probs, where, reduce_fn: as in `advantage_loss`.
-        log_likelihoods: :math:`\log P(y \mid x, z_k)`, of the same shape. A row with only one
-            possible draw among several (the others at -inf) has no finite advantage, and a row with
-            none has no finite bound; both contribute nothing. Give wrong draws a small likelihood
-            instead.
-
-    Example:
-        >>> log_probs = jnp.log(jnp.array([0.5, 0.2]))
-        >>> likelihoods = jnp.log(jnp.array([0.9, 0.1]))
-        >>> print(-jax.grad(jensen_loss)(log_probs, likelihoods).round(2))  # log 5, log 5/9
-        [ 1.61 -0.59]
-    """
-    z = Rows.of(log_probs, where=where)
-    likelihoods = z.aligned("log_likelihoods", log_likelihoods)
-    draws = jnp.log(_count(z))
-    share = jnp.broadcast_to(-draws, z.scores.shape)
-    bound = -mml_loss(likelihoods, log_weights=share, where=where, reduce_fn=None)
-    size = z.scores.shape[-1]
-    others = z.where[..., None, :] & ~_eye(z, size)
-    rest = logsumexp(jnp.broadcast_to(likelihoods[..., None, :], others.shape), others)
-    alone = ~others.any(-1)
-    rest = jnp.where(alone, 0.0, rest - jnp.log(jnp.maximum(others.sum(-1), 1)))
-    known = (bound != -jnp.inf) & ~z.any(z.where & (rest == -jnp.inf))
-    known |= jnp.isnan(bound)  # so that it shows
-    # Finite first: -inf minus -inf would trip jax_debug_nans.
-    bound = jnp.where(known, bound, 0.0)
-    advantages = z.spread(bound) - jnp.where(rest == -jnp.inf, 0.0, rest)
-    advantages = jnp.where(z.spread(known), advantages, 0.0)
-    surrogate = advantage_loss(log_probs, advantages, where=where, reduce_fn=None)
-    return reduce_rows(z, surrogate - bound, reduce_fn)
 
 
 def trice_loss(
@@ -255,10 +206,6 @@ def distinct(
     return jax.lax.sort((place, is_first), num_keys=1)[1] & z.where
 
 
-def _finite(z: Rows) -> Array:
-    return jnp.where(z.where & z.possible, z.scores, 0.0)
-
-
 def _count(z: Rows) -> Array:
     """``[..., 1]`` float32: number of draws in each row, at least 1."""
     return jnp.maximum(z.spread(z.sum(z.where.astype(jnp.float32))), 1.0)
@@ -268,7 +215,3 @@ def _mean_of_others(z: Rows, x: Array) -> Array:
     """``[..., K]``: for each draw the mean of the others of its row; 0 if there are none."""
     mean = (z.spread(z.sum(x)) - x) / jnp.maximum(_count(z) - 1.0, 1.0)
     return jnp.where(_count(z) > 1, mean, 0.0)
-
-
-def _eye(z: Rows, size: int) -> Array:
-    return jnp.eye(size, dtype=bool).reshape(*[1] * (z.scores.ndim - 1), size, size)

@@ -77,22 +77,6 @@ def averaged_over_devices(loss, *, ragged=False):
     return step
 
 
-@over_all_losses
-def test_pmap_with_an_empty_device_is_one_device(loss):
-    features, where = unequal_batch()
-    expected, expected_gradient = global_loss_and_gradient(loss, features, where)
-    step = jax.pmap(
-        averaged_over_devices(loss),
-        axis_name="data",
-        in_axes=(None, 0, 0),
-        devices=jax.devices()[:DEVICES],
-    )
-    parts = [x.reshape(DEVICES, -1, *x.shape[1:]) for x in (features, where)]
-    value, gradient = step(WEIGHTS, *parts)
-    assert_allclose(value, [expected] * DEVICES, rtol=1e-5)
-    assert_allclose(gradient, [expected_gradient] * DEVICES, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("ragged", [False, *slow(True)])
 @over_all_losses
@@ -109,24 +93,6 @@ def test_shard_map_with_an_empty_device_is_one_device(loss, ragged, check_vma):
     value, gradient = jax.jit(step)(WEIGHTS, features, where)
     assert_allclose(value, expected, rtol=1e-5)
     assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-@over_all_losses
-def test_a_sum_over_devices_is_the_sum_of_their_rows(loss):
-    # What a user writes without `mean_over`: sums of values and of rows, then their quotient.
-    features, where = unequal_batch()
-    expected, _ = global_loss_and_gradient(loss, features, where)
-
-    def quotient(values, where):
-        total = jax.lax.psum(jnp.sum(values, where=where), "data")
-        return total / jax.lax.psum(jnp.sum(where), "data")
-
-    def local(features, where):
-        return loss(model(WEIGHTS, features), where=where, reduce_fn=quotient)
-
-    step = jax.shard_map(local, mesh=mesh_of(), in_specs=(P("data"), P("data")), out_specs=P())
-    assert_allclose(jax.jit(step)(features, where), expected, rtol=1e-5)
 
 
 def test_the_mean_over_devices_without_any_solution_is_zero_with_zero_gradient():
@@ -178,7 +144,6 @@ OTHERS = {
 }
 PADDED_ONLY = {
     "reinforce": lambda x, ids, where: sampled.reinforce_loss(x, 0.3 * x, where=where),
-    "jensen": lambda x, ids, where: sampled.jensen_loss(x, 0.3 * x, where=where),
     "trice": lambda x, ids, where: sampled.trice_loss(
         x, ids > 1, memory_log_probs=x.max(-1), has_memory=x.max(-1) < -0.1, where=where
     ),
@@ -197,45 +162,6 @@ def test_what_takes_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(name, s
     one = call(*map(jnp.asarray, arrays))
     many = on_explicit_mesh(jax.jit(call) if jit else call, arrays, spec)
     assert_allclose(many, one, rtol=1e-6)
-
-
-@pytest.mark.slow
-@needs_explicit_axes
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_takes_ragged_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(name):
-    log_probs, where = random_rows(25, (ROWS, 4))
-    rng = np.random.default_rng(25)
-    ids = rng.integers(0, 3, log_probs.size)
-    arrays = log_probs.ravel(), ids, where.ravel(), rng.integers(0, ROWS, ids.size)
-
-    def call(log_probs, ids, where, rows):
-        ragged = {"segment_ids": rows, "num_segments": ROWS}
-        return OTHERS[name](log_probs, ids, where, **ragged)
-
-    one = call(*map(jnp.asarray, arrays))
-    assert_allclose(on_explicit_mesh(jax.jit(call), arrays), one, rtol=1e-6)
-
-
-def test_an_nnx_model_under_jit_with_a_sharded_batch_is_the_one_on_one_device():
-    nnx = pytest.importorskip("flax.nnx")
-    features, where = unequal_batch()
-    scorer = nnx.Linear(FEATURES, 1, rngs=nnx.Rngs(0))
-
-    @nnx.jit
-    def value_and_gradient(scorer, features, where):
-        def loss(scorer):
-            return hard_em_loss(jax.nn.log_sigmoid(scorer(features))[..., 0], where=where)
-
-        return nnx.value_and_grad(loss)(scorer)
-
-    expected, expected_gradient = value_and_gradient(scorer, features, where)
-    sharding = NamedSharding(mesh_of(), P("data"))
-    placed = [jax.device_put(x, sharding) for x in (features, where)]
-    value, gradient = value_and_gradient(scorer, *placed)
-    assert_allclose(value, expected, rtol=1e-5)
-    pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True)
-    for ours, theirs in pairs:
-        assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_the_share_kept_is_that_of_all_devices():

@@ -17,14 +17,10 @@ from hardem_jax.loss_variants import (
 )
 from hardem_jax.losses import (
     em_loss,
-    first_only_loss,
-    hard_em_loss,
-    hard_probability,
     has_solution,
     mml_loss,
     posterior_entropy,
 )
-from hardem_jax.posteriors import soft
 from hardem_jax.sampled import distinct
 from tests.loss_cases import ALL_LOSSES, Loss, hard_em, random_rows
 from tests.loss_cases import options as with_options
@@ -80,17 +76,6 @@ def test_thresholded_loss_is_hard_em_on_the_confident_rows():
     assert thresholded_loss(log_probs, threshold=0.99, where=where) == 0.0
 
 
-def test_thresholded_loss_in_the_ragged_layout():
-    rows = np.nonzero(WHERE)[0]
-    ragged = {"segment_ids": rows, "num_segments": 8}
-    for options in {"threshold": 0.1}, {"threshold": 0.1, "keep_single": True}:
-        padded = thresholded_loss(LOG_PROBS, where=WHERE, reduce_fn=None, **options)
-        got = thresholded_loss(LOG_PROBS[WHERE], reduce_fn=None, **options, **ragged)
-        assert_allclose(got, padded, rtol=1e-6)
-        same = kept(LOG_PROBS[WHERE], **options, **ragged)
-        assert_array_equal(same, kept(LOG_PROBS, where=WHERE, **options))
-
-
 @pytest.mark.parametrize("keep_single", [False, True])
 def test_a_threshold_does_not_hide_nan(keep_single):
     log_probs = np.array([[math.nan, -1.0], [-0.1, -3.0], [-2.0, math.nan], [-2.0, -3.0]])
@@ -118,27 +103,20 @@ def test_impossible_solutions_cost_infinity_however_many_they_are(power):
 
 # Weights of solutions.
 
+THRESHOLDED = {"threshold": 0.3, "keep_single": True}
+WEIGHTED = [
+    *ALL_LOSSES,
+    Loss("released", released_mml_loss, hard_em),
+    Loss("thresholded", with_options(thresholded_loss, **THRESHOLDED), hard_em),
+]
 
-def test_weights_multiply_probabilities_in_every_loss():
+
+@pytest.mark.parametrize("loss", WEIGHTED, ids=str)
+def test_weights_multiply_probabilities_in_every_loss(loss):
     weights = np.random.default_rng(1).normal(size=LOG_PROBS.shape).astype(np.float32)
-    for loss, options in [
-        (hard_em_loss, {}),
-        (mml_loss, {}),
-        (first_only_loss, {}),
-        (released_mml_loss, {}),
-        (em_loss, {"posterior": soft}),
-        (thresholded_loss, {"threshold": 0.2}),
-        (count_weighted_mml_loss, {}),
-        (entropy_regularized_loss, {"weight": 0.3}),
-    ]:
-        rows = {"where": WHERE, "reduce_fn": None, **options}
-        got = loss(LOG_PROBS, log_weights=weights, **rows)
-        assert_allclose(got, loss(LOG_PROBS + weights, **rows), rtol=1e-6)
-        assert_allclose(
-            loss(LOG_PROBS, log_weights=np.zeros(LOG_PROBS.shape), **rows),
-            loss(LOG_PROBS, **rows),
-            rtol=1e-6,
-        )
+    rows = {"where": WHERE, "reduce_fn": None}
+    got = loss(LOG_PROBS, log_weights=weights, **rows)
+    assert_allclose(got, loss(LOG_PROBS + weights, **rows), rtol=1e-6)
 
 
 def test_weights_get_no_gradient():
@@ -159,14 +137,6 @@ def left_out():
     where[2], remain[2] = True, np.arange(5) > 0
     where[3] = False
     return np.where(remain, log_probs, math.nan).astype(np.float32), where, remain
-
-
-THRESHOLDED = {"threshold": 0.3, "keep_single": True}
-WEIGHTED = [
-    *ALL_LOSSES,
-    Loss("released", released_mml_loss, hard_em),
-    Loss("thresholded", with_options(thresholded_loss, **THRESHOLDED), hard_em),
-]
 
 
 @pytest.mark.parametrize("loss", WEIGHTED, ids=str)
@@ -209,23 +179,6 @@ def test_a_weight_that_is_no_number_shows(loss):
     assert_array_equal(np.isnan(got), [False, True])
 
 
-def test_weights_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match=r"log_weights must have log_probs' shape \(8, 5\)"):
-        mml_loss(LOG_PROBS, log_weights=np.zeros(5))
-
-
-def test_the_importance_weighted_bound_is_unbiased_for_the_sum():
-    """exp(-loss) of K weighted draws has the sum over all of Z as its mean (Burda et al., 2016)."""
-    log_probs = jnp.log(jnp.array([0.05, 0.2, 0.01, 0.1]))
-    proposal = jnp.array([0.4, 0.1, 0.3, 0.2])
-    num_draws, repeats = 4, 20_000
-    draws = jax.random.choice(jax.random.key(0), 4, (repeats, num_draws), p=proposal)
-    weights = -jnp.log(num_draws * proposal[draws])
-    bounds = jnp.exp(-mml_loss(log_probs[draws], log_weights=weights, reduce_fn=None))
-    error = bounds.std() / repeats**0.5
-    assert abs(bounds.mean() - 0.36) < 4 * error and error < 0.01
-
-
 # Sampled Z.
 
 
@@ -252,19 +205,8 @@ def test_distinct_keeps_the_first_of_each_id(seed):
     assert_array_equal(got[:-1], expected.ravel()[order])
 
 
-def test_distinct_does_not_take_padding_for_a_solution():
-    where = np.array([[False, True, True, False]])
-    assert_array_equal(distinct(np.full((1, 4), 7), where=where), [[False, True, False, False]])
-
-
 def test_distinct_over_no_solutions():
     assert distinct(np.zeros((3, 0), int)).shape == (3, 0)
-
-
-def test_repeated_draws_count_once():
-    log_probs, ids = jnp.log(jnp.array([0.1, 0.3, 0.1])), jnp.array([4, 2, 4])
-    got = mml_loss(log_probs, where=distinct(ids))
-    assert_allclose(jnp.exp(-got), 0.4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("far", [2**32, np.iinfo(np.int64).min, -(2**32), 2**40 + 1])
@@ -290,16 +232,6 @@ def test_a_threshold_or_weight_of_another_shape_is_refused(wrong):
             entropy_regularized_loss(log_probs, weight=wrong)
     rows = np.array([0.5, 0.1, 0.9])
     assert thresholded_loss(log_probs, threshold=rows, reduce_fn=None).shape == (3,)
-
-
-@pytest.mark.parametrize("tau", [None, 0, 4])
-def test_a_probability_has_the_shape_of_the_steps(tau):
-    assert hard_probability(jnp.arange(3), tau=tau).shape == (3,)
-
-
-def test_ids_are_integers():
-    with pytest.raises(TypeError, match="ids must be integers, got float32"):
-        distinct(jnp.array([0.5, 0.5]))
 
 
 def test_a_posterior_of_other_traced_values_gets_no_gradient():

@@ -65,14 +65,6 @@ def test_a_constant_of_all_scores_changes_no_share(shift):
 
 
 @pytest.mark.parametrize("function", [masked.softmax, masked.log_softmax, masked.logsumexp])
-def test_nan_stays_in_its_row(function):
-    scores = np.array([[np.nan, 1.0], [2.0, 1.0], [np.nan, 1.0]], np.float32)
-    where = np.array([[True, True], [True, True], [False, True]])
-    got = np.asarray(jax.jit(function)(scores, where)).reshape(3, -1)
-    assert_array_equal(np.isnan(got).any(-1), [True, False, False])
-
-
-@pytest.mark.parametrize("function", [masked.softmax, masked.log_softmax, masked.logsumexp])
 def test_gradients_are_finite_and_nothing_reaches_padding(function):
     scores = np.array([[1.0, INF, 2.0], [np.nan] * 3, [-INF] * 3, [-INF, 2.0, 1.0]], np.float32)
     where = np.array([[True, False, True], [False] * 3, [True] * 3, [True] * 3])
@@ -103,9 +95,3 @@ def test_rank_is_the_place_in_the_row_in_either_layout():
 
     expected = np.array([3, 1, 2, 0, 1, 3, 0, 2])[order]
     assert_array_equal(jax.jit(rank)(scores.ravel()[order], np.array(order) // 4), expected)
-
-
-def test_log_softmax_sends_the_gradient_of_scipys():
-    scores, _ = random_rows(1, (3, 4))
-    gradients = jax.jit(jax.jacrev(lambda x: masked.log_softmax(x)[0]))(scores)[:, 0]
-    assert_allclose(gradients, np.eye(4) - scipy.special.softmax(scores[0])[None], atol=1e-6)

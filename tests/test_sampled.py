@@ -1,7 +1,6 @@
 """Losses over K draws, against expectations over all draws that there are."""
 
 import itertools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -43,32 +42,6 @@ def test_reinforce_is_unbiased_for_the_expected_reward(draws):
         return sampled.reinforce_loss(log_probs, right.astype(jnp.float32))
 
     np.testing.assert_allclose(expected_gradient(loss, draws), P * MML, atol=1e-5)
-
-
-@pytest.mark.parametrize("draws", [1, 2, 4])
-def test_jensen_is_unbiased_for_the_gradient_of_its_bound(draws):
-    likelihoods = np.where(RIGHT, np.log(0.9), np.log(0.05))
-
-    def loss(log_probs, right, _):
-        known = jnp.where(right, likelihoods[0], likelihoods[2])
-        return sampled.jensen_loss(log_probs, known)
-
-    def bound(logits):
-        found = 0.0
-        p = jax.nn.softmax(logits)
-        for outcome in itertools.product(range(4), repeat=draws):
-            mean = np.mean(np.exp(likelihoods)[list(outcome)])
-            found += math.log(mean) * jnp.prod(p[np.array(outcome)])
-        return found
-
-    expected = jax.grad(bound)(jnp.asarray(LOGITS, jnp.float32))
-    np.testing.assert_allclose(expected_gradient(loss, draws), expected, atol=1e-5)
-
-
-def test_jensen_sends_a_gradient_to_the_likelihoods():
-    log_likelihoods = jnp.log(jnp.array([0.6, 0.1, 0.1]))
-    found = jax.grad(sampled.jensen_loss, argnums=1)(jnp.zeros(3), log_likelihoods)
-    np.testing.assert_allclose(found, [-0.75, -0.125, -0.125], atol=1e-6)
 
 
 @pytest.mark.parametrize("control_variate", [True, False])
@@ -128,16 +101,9 @@ def test_trice_follows_the_chain(has_memory):
         np.testing.assert_allclose(-memory[row, row], at_memory, atol=1e-6)
 
 
-def test_trice_goes_quiet_where_every_draw_is_right():
-    memory = {"memory_log_probs": jnp.float32(-3.0), "has_memory": True}
-    found = jax.grad(sampled.trice_loss)(jnp.log(jnp.full(4, 0.2)), jnp.ones(4, bool), **memory)
-    np.testing.assert_allclose(found, 0.0, atol=1e-7)
-
-
 LOSSES = {
     "advantage": lambda x, y, **rows: sampled.advantage_loss(x, y, **rows),
     "reinforce": lambda x, y, **rows: sampled.reinforce_loss(x, y, **rows),
-    "jensen": lambda x, y, **rows: sampled.jensen_loss(x, jnp.log(y), **rows),
     "trice": lambda x, y, **rows: sampled.trice_loss(
         x, y > 0.5, memory_log_probs=y[..., 0], has_memory=y[..., 0] > 0, **rows
     ),
@@ -175,37 +141,6 @@ def test_empty_rows_and_impossible_draws_leave_finite_gradients(name):
     gradient = jax.grad(lambda x: LOSSES[name](x, y, where=where))(log_probs)
     assert values[1] == 0 and np.all(np.isfinite(values)) and np.all(np.isfinite(gradient))
     assert not np.any(gradient[1]) and np.any(gradient[0])
-
-
-def test_a_bound_that_is_not_finite_does_not_trip_the_debugger_for_nan():
-    likelihoods = jnp.array([[-jnp.inf, -jnp.inf], [-1.0, -jnp.inf], [-1.0, -2.0]])
-    with jax.debug_nans(True):
-        gradient = jax.grad(sampled.jensen_loss)(jnp.full((3, 2), -1.0), likelihoods)
-    assert not np.any(gradient[:2]) and np.all(gradient[2])
-
-
-def test_a_single_draw_that_is_impossible_contributes_nothing():
-    impossible = jnp.array([-jnp.inf])
-    value, gradient = jax.value_and_grad(sampled.jensen_loss)(jnp.array([-1.0]), impossible)
-    assert value == 0 and gradient == 0
-
-
-@pytest.mark.parametrize("other", [-1.0, -math.inf, math.nan])
-@pytest.mark.parametrize("place", ["log_probs", "log_likelihoods"])
-def test_the_bound_does_not_hide_nan(place, other):
-    """Also where the other draw is impossible, so that there is no bound without it."""
-    given = {"log_probs": np.full((2, 2), -1.0), "log_likelihoods": np.full((2, 2), -0.5)}
-    given[place][0] = math.nan, other
-    if place == "log_probs":
-        given["log_likelihoods"][0, 1] = other
-    given = {name: jnp.asarray(x) for name, x in given.items()}
-
-    def loss(given):
-        return sampled.jensen_loss(**given, reduce_fn=None)
-
-    values, gradients = loss(given), jax.jacobian(lambda x: jnp.sum(loss(x)))(given)
-    np.testing.assert_array_equal(np.isnan(values), [True, False])
-    assert np.isfinite(gradients["log_probs"][1]).all()
 
 
 def test_a_memory_that_is_impossible_costs_nothing():

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 
 from hardem_jax import masked
 from hardem_jax.equations.solutions.rules import COUNT, NONE, PERCENT, PLUS
+from hardem_jax.equations.solutions.rules import MINUS as MINUS
 from hardem_jax.score_tables import gather
 
 Array = jax.Array

@@ -111,13 +111,6 @@ class TaggerInputs(NumericInputs[EquationInput]):
             raise InputError(
                 f"max_tokens: expected more than {without_passage}, found {max_tokens}"
             )
-        questions = list(questions)
-        for question in questions:
-            if (question.equations[:, 1] == COUNT).any():
-                raise InputError(
-                    f"{question.id}: expected equations that a tagger can express, found a count; "
-                    "prepare the data without counts (max_count)"
-                )
         passages = list(dict.fromkeys(question.passage for question in questions))
         encoded = dict(zip(passages, tokenizer.encode(passages), strict=True))
         asked = tokenizer.encode([question.question for question in questions])

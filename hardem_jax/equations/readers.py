@@ -28,7 +28,12 @@ from hardem_jax.data.exclusions import (
 from hardem_jax.data.json_fields import get_field, get_id, get_objects, get_strings, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_entries
 from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, has_overflow
+from hardem_jax.equations.solutions.numbers import (
+    NumberConfig,
+    find_numbers,
+    has_overflow,
+    parse_number,
+)
 from hardem_jax.errors import InputError
 
 # Reasons of `ExclusionCounts`, for questions left out:
@@ -44,7 +49,6 @@ NO_NUMBERS = "passage without numbers"
 LARGE_NUMBERS = "text with numbers too large for float64"
 REPEATED = "question id occurs again"
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?")
 _PARTS_OF_DATE = ("day", "month", "year")
 
 
@@ -126,21 +130,6 @@ def cut_after_words(text: str, max_words: int) -> int:
             # White space at the end is no reason to call a text too long.
             return match.end() if text[match.end() :].strip() else len(text)
     return len(text)
-
-
-def parse_number(text: str) -> float | None:
-    """The number that an answer's text is; None if it is not one, inf if it is too large.
-
-    Example:
-        >>> parse_number("83,000"), parse_number("-0.09"), parse_number("1e999")
-        (83000.0, -0.09, inf)
-        >>> parse_number("12 yards"), parse_number("nan"), parse_number("1,00")
-        (None, None, None)
-    """
-    text = text.strip().lower()
-    if not _NUMBER.fullmatch(text) or not re.match(r"[+-]?\.?[0-9]", text):
-        return None
-    return float(text.replace(",", ""))
 
 
 def _defects(whole: str, passage: str, numbers: NumberConfig | None) -> Iterator[str]:

@@ -11,9 +11,9 @@ import numpy as np
 from hardem_jax.data.batching.padding import fitting
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
-from hardem_jax.equations.readers import cut_after_words, parse_number
+from hardem_jax.equations.readers import cut_after_words
 from hardem_jax.equations.records import to_numeric_question
-from hardem_jax.equations.solutions.enumeration import format_number
+from hardem_jax.equations.solutions.enumeration import answer_value, format_number
 from hardem_jax.equations.solutions.rules import (
     MINUS,
     PASSAGE,
@@ -25,7 +25,7 @@ from hardem_jax.equations.solutions.rules import (
 )
 from hardem_jax.equations.solutions.text import formula, operands
 from hardem_jax.equations.solve import numeric_question
-from hardem_jax.errors import InputError, check_text
+from hardem_jax.errors import check_text
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Choose,
@@ -175,7 +175,7 @@ def find_equations(
     """
     check_text(passage, "passage")
     check_text(question, "question")
-    value = _value(answer)
+    value = answer_value(answer)
     read = len(passage)
     if options.max_words is not None:
         read = cut_after_words(passage, options.max_words)
@@ -228,19 +228,6 @@ def built_record(
 ) -> Record:
     """A record of a build with its Z."""
     return equation_record(to_numeric_question(record), EquationRules(**options["rules"]), choose)
-
-
-def _value(answer: Any) -> float:
-    """y as float64."""
-    try:
-        value = parse_number(answer) if isinstance(answer, str) else float(answer)
-    except OverflowError as error:
-        raise InputError("answer: expected a finite number, found one beyond float64") from error
-    except (TypeError, ValueError):
-        value = None
-    if value is None:
-        raise InputError(f"answer: expected a number, found {answer!r:.60}")
-    return value
 
 
 def _numbers(row: np.ndarray, question: NumericQuestion, rules: EquationRules) -> Iterator[Number]:

@@ -47,9 +47,6 @@ class LoopConfig:
     """Show progress on stderr."""
     tensorboard: bool = may_change("only logged", default=False)
     """Also write TensorBoard event files."""
-    writers: tuple[str, ...] = may_change("only logged", default=())
-    """More places for metrics, such as experiment trackers: ``module:name`` of what makes a
-    `training.metrics_log.Writer` from the run's folder and the step it continues from."""
     shown: tuple[tuple[str, str], ...] = may_change(
         "only shown",
         default=(

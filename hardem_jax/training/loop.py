@@ -121,8 +121,8 @@ def train(
         loss_fn: see `LossFn`.
         params: initial values, a pytree of arrays of floats; not modified.
         optimizer: see `OptimizerConfig`.
-        batches: fresh iterator over the `Batch`es of a repeating Grain dataset. A generator is
-            refused, for a resumed run could not find its place in it again.
+        batches: fresh iterator over the `Batch`es of a repeating Grain dataset, which unlike a
+            generator can find its place again in a resumed run.
         evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
             metrics; must not depend on anything else that changes during the run.
         config: see `LoopConfig`.
@@ -147,7 +147,7 @@ def train(
 
     Raises:
         InputError: if the folder holds another run, another process uses it, all its checkpoints
-            are damaged, an argument is not what it should be, the batches end too soon, the
+            are damaged, parameters are not arrays of floats, the batches end too soon, the
             monitored metric does not exist, or the rows of a batch cannot be divided evenly among
             the devices.
         NonFiniteLossError: if a loss or gradient is not finite.
@@ -178,7 +178,7 @@ def train(
     """
     began = time.monotonic()
     _check(directory, config.monitor, metric_names)
-    _check_arguments(params, batches, evaluate)
+    _check_params(params)
     mesh = data_mesh() if mesh is None else mesh
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
@@ -244,7 +244,7 @@ def _check(directory: str | Path, monitor: str, metric_names: Collection[str] | 
         raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
 
 
-def _check_arguments(params: Any, batches: Any, evaluate: Any) -> None:
+def _check_params(params: Any) -> None:
     leaves = named_leaves(params)
     if not leaves:
         raise InputError(f"params: expected a pytree of arrays, found {params!r}")
@@ -255,24 +255,6 @@ def _check_arguments(params: Any, batches: Any, evaluate: Any) -> None:
                 f"params: expected arrays of floats, found {kind} at {name or 'the top'}; of a "
                 "Flax module pass the state of `nnx.split(module, nnx.Param)`"
             )
-    if not isinstance(batches, grain.DatasetIterator):
-        raise InputError(
-            "batches: expected an iterator that can save its place, such as "
-            "`iter(grain.MapDataset.source(batches).repeat().to_iter_dataset())`, found "
-            f"{type(batches).__name__}"
-        )
-    if not callable(evaluate):
-        raise InputError(f"evaluate: expected a function, found {evaluate!r}")
-
-
-def _scores(found: Any) -> dict[str, float]:
-    """What `evaluate` returned, as numbers."""
-    try:
-        return {name: float(value) for name, value in found.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"evaluate: expected a dict of numbers by name, found {found!r}"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -398,7 +380,7 @@ class _Run:
     def _evaluate(self, step: int, state: TrainState) -> None:
         params = averaged_params(state.params, state.opt_state)
         with self.stop.immediately():
-            metrics = _scores(self.evaluate(params))
+            metrics = {name: float(value) for name, value in self.evaluate(params).items()}
             if self.observe is not None:
                 self.observe(step, params)
         config, progress = self.config, self.progress

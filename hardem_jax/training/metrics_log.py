@@ -1,22 +1,20 @@
-"""The log of a run: averages and timings in `metrics.jsonl`, trackers and on the terminal."""
+"""The log of a run: averages and timings in `metrics.jsonl`, TensorBoard and the terminal."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import rich.console
 import rich.progress
 from jax.sharding import Mesh
 
-from hardem_jax.errors import InputError
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
 from hardem_jax.training.run_progress import Mean, RunProgress, truncate_metrics
 from hardem_jax.training.step import (
@@ -70,7 +68,11 @@ class RunLog:
         self._token_cost = token_cost
         self._config, self._progress, self._began, self._clock = config, progress, began, clock
         evaluated = progress.evaluated(start)
-        self._writers = _writers(directory, config, start, evaluated) if primary else []
+        self._writers: list[JsonLines | TensorBoard] = []
+        if primary:
+            self._writers.append(JsonLines(directory, start, evaluated))
+        if primary and config.tensorboard:
+            self._writers.append(TensorBoard(directory, start))
         self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
         self._restart_clock()
         if start:
@@ -153,42 +155,6 @@ class RunLog:
             writer.close()
 
 
-class Writer(Protocol):
-    """Where the metrics of a run go, such as an experiment tracker.
-
-    ``--loop.writers tracking:Wandb`` calls ``Wandb`` of ``tracking.py`` with the run's folder and
-    the step it continues from. For Weights and Biases, this is enough::
-
-        import wandb
-
-        class Wandb:
-            def __init__(self, directory, step):
-                self.run = wandb.init(dir=directory, id=directory.name, resume="allow")
-
-            def write(self, step, kind, metrics):
-                named = {f"{kind}/{name}": value for name, value in metrics.items()}
-                self.run.log(named, step=step)
-
-            def close(self):
-                self.run.finish()
-    """
-
-    def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
-        """Writes the metrics of a step.
-
-        Args:
-            step: updates made.
-            kind: ``train``: means over the steps since the previous such call; ``eval``: of an
-                evaluation; ``start``: timings of this process's first step.
-            metrics: name -> value; NaN is possible.
-        """
-        ...
-
-    def close(self) -> None:
-        """Called once, also if training fails."""
-        ...
-
-
 class JsonLines:
     """Appends to ``metrics.jsonl``: `step`, `kind` and the metrics, one line per call of `write`.
 
@@ -205,6 +171,12 @@ class JsonLines:
 
     def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
         """Writes and flushes one line, so that a killed process loses none.
+
+        Args:
+            step: updates made.
+            kind: ``train``: means over the steps since the previous such call; ``eval``: of an
+                evaluation; ``start``: timings of this process's first step.
+            metrics: name -> value; NaN is possible.
 
         Raises:
             OSError: e.g. if the disk is full; names the file.
@@ -241,28 +213,6 @@ class TensorBoard:
 
     def close(self) -> None:
         self._board.close()
-
-
-def _writers(directory: Path, config: LoopConfig, step: int, evaluated: bool) -> list[Writer]:
-    writers: list[Writer] = [make(directory, step) for make in map(_factory, config.writers)]
-    if config.tensorboard:
-        writers.append(TensorBoard(directory, step))
-    return [JsonLines(directory, step, evaluated), *writers]
-
-
-def _factory(name: str) -> Callable[[Path, int], Writer]:
-    """The object that ``module:name`` names.
-
-    Raises:
-        InputError: there is no such module or name.
-    """
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"loop.writers: expected MODULE:NAME of a writer, found {name!r} ({error})"
-        ) from error
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:

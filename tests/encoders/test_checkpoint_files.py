@@ -70,16 +70,6 @@ def test_pytorch_bin_of_a_training_run(torch_bert, folder):
             load_encoder(folder)
 
 
-def test_pytorch_bin_of_parameters(torch_bert, tmp_path):
-    """Which ask for gradients, and of a quantised model, whose weights stay integers."""
-    torch, _ = torch_bert
-    weight = torch.nn.Parameter(torch.arange(4.0).reshape(2, 2))
-    torch.save({"weight": weight, "codes": torch.ones(3, dtype=torch.int8)}, tmp_path / "x.bin")
-    found = read_torch(tmp_path / "x.bin")
-    assert found["weight"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
-    assert found["codes"].dtype == np.int8
-
-
 def test_safetensors_in_a_type_that_numpy_lacks(torch_bert, folder):
     torch, _ = torch_bert
     import safetensors.torch

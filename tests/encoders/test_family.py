@@ -229,25 +229,6 @@ def test_xlm_roberta_is_a_roberta(tmp_path):
     )
 
 
-def test_positions_of_roberta_are_those_behind_the_padding():
-    roberta = encoder_of("Roberta")
-    assert roberta.config.max_tokens == 12
-    assert RobertaConfig(50265, 768, 12, 12, 3072).max_tokens == 512
-    given = np.tile(np.arange(12), (3, 1))
-    np.testing.assert_allclose(
-        run(roberta, IDS, where=WHERE, positions=given), run(roberta, IDS, where=WHERE), atol=1e-6
-    )
-
-
-def test_a_window_of_modernbert_that_sees_everything_is_no_window():
-    narrow = encoder_of("ModernBert", local_rope_theta=160_000.0)
-    wide = encoder_of("ModernBert", local_rope_theta=160_000.0, local_attention=2 * 12)
-    alone = encoder_of("ModernBert", local_rope_theta=160_000.0, global_every=1)
-    found, expected, other = (run(x, IDS, where=WHERE)[WHERE] for x in (wide, alone, narrow))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert abs(found - other).max() > 1e-3
-
-
 def test_the_head_of_a_fine_tuned_modernbert(torch_bert, tmp_path):
     torch, transformers = torch_bert
     save_encoder(encoder_of("ModernBert"), tmp_path)
@@ -330,26 +311,6 @@ def test_what_an_encoder_cannot_do_is_refused():
         with pytest.raises(InputError, match=message):
             encoder_of(name)(where.astype(int), where=where)
     assert DistilBertConfig(*SIZES).type_vocab_size == 0
-
-
-@pytest.mark.parametrize("remat", ["attention", *slow("dots", "layer")])
-def test_recomputing_changes_no_gradient_of_modernbert(remat):
-    rates = {"attention_dropout": 0.1, "hidden_dropout": 0.2, "embedding_dropout": 0.1}
-    config = dataclasses.replace(KINDS["ModernBert"][1], num_hidden_layers=2, **rates)
-
-    def gradients(remat):
-        encoder = drawn(lambda: ModernBert(config, rngs=nnx.Rngs(0), remat=remat))
-        graphdef, params = nnx.split(encoder, nnx.Param)
-
-        def loss(params, key):
-            hidden = nnx.merge(graphdef, params)(IDS, where=WHERE, rngs=nnx.Rngs(dropout=key))
-            return (hidden * WEIGHT).sum()
-
-        return jax.jit(jax.grad(loss))(params, jax.random.key(0))
-
-    found, expected = gradients(remat), gradients("none")
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * max(1, abs(b).max()))
 
 
 @pytest.mark.parametrize("name", ["Roberta", "ModernBert"])

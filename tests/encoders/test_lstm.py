@@ -105,15 +105,6 @@ def test_gradients_are_those_of_the_loop():
     jax.tree.map(close, found, expected)
 
 
-@pytest.mark.slow
-def test_padding_is_not_read(lstms, x):
-    spoiled = np.where(WHERE[..., None], x, 1e3)
-    one, other = (lstms(lstms.project(y), jnp.asarray(WHERE)) for y in (x, spoiled))
-    np.testing.assert_array_equal(one, other)
-    nothing = lstms(lstms.project(x), jnp.zeros((B, T), bool))
-    assert not np.any(nothing) and not np.any(last_output(nothing, jnp.zeros((B, T), bool)))
-
-
 def test_dropout_is_between_layers_only(lstms, x):
     def reader(lstms):
         def read(key):
@@ -127,8 +118,3 @@ def test_dropout_is_between_layers_only(lstms, x):
     assert np.any(one != other)
     read = reader(make(1))
     np.testing.assert_array_equal(read(jax.random.key(0)), read(None))
-
-
-def test_an_odd_size_has_no_two_halves():
-    with pytest.raises(ValueError, match="even"):
-        BiLSTMs(1, 2, 3, num_layers=1, dropout=0.0, rngs=nnx.Rngs(0))

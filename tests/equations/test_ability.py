@@ -39,13 +39,6 @@ def abilities():
     return logits, where, distribution
 
 
-@pytest.fixture
-def x64():
-    jax.config.update("jax_enable_x64", True)  # jax.enable_x64 is not in the oldest jax
-    yield
-    jax.config.update("jax_enable_x64", False)
-
-
 COUNTS = [(count, COUNT, -1, NONE) for count in range(10)]
 
 
@@ -57,13 +50,6 @@ def test_ability_and_what_it_takes_are_multiplied(abilities):
     expected = [p_sign[0, PLUS] * p_sign[1, MINUS], p_sign[0, NONE] * p_sign[1, PLUS]]
     np.testing.assert_allclose(got[0, :2], softmax(ability)[0, 0] * np.array(expected), rtol=1e-5)
     np.testing.assert_allclose(got[:, 2:], softmax(ability)[:, 1:] * softmax(counts), rtol=1e-5)
-
-
-def test_probabilities_of_both_abilities_add_up_to_one(abilities):
-    *_, distribution = abilities
-    rows = [NOTHING, *all_equations(2), *COUNTS]
-    total = np.exp(log_prob_of(distribution, jnp.array([rows] * 3))).sum(axis=-1)
-    np.testing.assert_allclose(total, 1.0, rtol=1e-5)
 
 
 def test_a_count_the_model_does_not_have_is_impossible(abilities):
@@ -98,19 +84,6 @@ def test_top_merges_both_abilities(abilities, k):
     np.testing.assert_array_equal(mode_of(distribution, **tables), got[:, 0])
 
 
-def test_equal_equations_and_counts_are_ranked_in_that_order():
-    zeros = np.log([0.5, 0.5]), np.log([[[0.5, 0.25, 0.25]]]), np.log(np.full((1, 4), 0.25))
-    distribution = ability_distribution(
-        jnp.array(zeros[0])[None], *map(jnp.array, zeros[1:]), where=np.ones((1, 1), bool)
-    )
-    top, _ = top_of(
-        distribution, 4, pairs=np.zeros((1, 1, 3, 1, 3), bool), lone=np.ones((1, 1, 3), bool)
-    )
-    assert top.tolist() == [
-        [[0, PLUS, -1, NONE], [0, MINUS, -1, NONE], [0, COUNT, -1, NONE], [1, COUNT, -1, NONE]]
-    ]
-
-
 def test_without_numbers_only_counts_are_left_however_unlikely(abilities):
     (ability, _, counts), _, distribution = abilities
     assert softmax(ability)[2, 0] > 0.99
@@ -128,14 +101,6 @@ def test_what_is_impossible_is_not_returned():
     # Counting is certain, and so is the count.
     assert rows.tolist() == [[[1, COUNT, -1, NONE]] + [list(NOTHING)] * 4]
     assert np.isfinite(log_probs[0]).tolist() == [True] + [False] * 4
-
-
-def test_abilities_have_32_bits_where_jax_has_64(abilities, x64):
-    *_, distribution = abilities
-    tables = {"pairs": np.ones((3, 2, 3, 2, 3), bool), "lone": np.ones((3, 2, 3), bool)}
-    found = distribution.over_equations(**tables)
-    rows, log_probs = found.top(2, **tables)
-    assert found.ability.dtype == log_probs.dtype == found.log_prob(rows).dtype == jnp.float32
 
 
 @pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])

@@ -88,14 +88,6 @@ def test_what_the_table_does_not_hold_is_impossible():
     assert np.all(np.asarray(log_prob_of(tags, jnp.array([rows]))) == -np.inf)
 
 
-def test_a_text_without_numbers_has_no_operand():
-    """JAX's own way to read beyond the end of a table gives 0 if the table is empty."""
-    tags = tag_distribution(np.zeros((2, 0, 4)), where=np.ones((2, 0), bool))
-    rows = jnp.array([[(0, PLUS, -1, NONE), (0, MINUS, 1, PLUS)]] * 2)
-    found = np.asarray(log_prob_of(tags, rows))
-    assert found.tolist() == [[-np.inf] * 2] * 2
-
-
 def test_the_same_slot_twice_is_no_tagging():
     tags = tag_distribution(np.zeros((1, 2, 4)), where=np.ones((1, 2), bool))
     rows = [(0, PLUS, 0, PLUS), (0, PLUS, 0, MINUS), (0, PLUS, 1, MINUS)]
@@ -147,28 +139,6 @@ def test_low_precision_logits_are_normalised_in_float32():
     assert tags.tags.dtype == tags.rest.dtype == jnp.float32
     np.testing.assert_allclose(np.exp(tags.tags).sum(axis=-1), 1.0, rtol=1e-6)
     assert log_prob_of(tags, jnp.array([[NOTHING]])).dtype == jnp.float32
-
-
-def test_hard_em_pulls_at_the_tags_of_one_equation():
-    logits = np.random.default_rng(3).normal(size=(3, 5, 4))
-    tags = tag_distribution(jnp.array(logits), where=np.ones((3, 5), bool))
-    candidates = [(0, PLUS, 1, MINUS), (1, MINUS, 4, PERCENT), (2, PLUS, -1, NONE), NOTHING]
-    # The last one is padding, and would be the best.
-    where = jnp.array([[True, True, True, False]] * 3)
-
-    def loss(table):
-        log_probs = dataclasses.replace(tags, tags=table).log_prob(jnp.array([candidates] * 3))
-        return hard_em_loss(log_probs, where=where, reduce_fn=jnp.sum)
-
-    gradient = np.asarray(jax.jit(jax.grad(loss))(tags.tags))
-    for b in range(3):
-        best = max(candidates[:3], key=lambda row: float(gain(np.asarray(tags.tags[b]), row)))
-        expected = np.zeros((5, 4))
-        expected[:, NONE] = -1
-        for slot, tag in (best[:2], best[2:]):
-            if slot >= 0:
-                expected[slot] = np.where(np.arange(4) == tag, -1, 0)
-        np.testing.assert_array_equal(gradient[b], expected)
 
 
 @pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])
@@ -232,25 +202,6 @@ def test_top_equals_exhaustive_search(num_slots, ties):
         log_probs, np.where(possible, np.asarray(log_prob_of(tags, got)), -np.inf)
     )
     np.testing.assert_array_equal(mode_of(tags, **tables), got[:, 0])
-
-
-def test_ties_go_to_the_earlier_slot_and_to_the_lone_number_first():
-    tags = tag_distribution(np.zeros((1, 2, 4)), where=np.ones((1, 2), bool))
-    pairs, lone = np.zeros((1, 2, 3, 2, 3), bool), np.ones((1, 2, 3), bool)
-    pairs[:, 0, :2, 1, :2], lone[..., PERCENT - 1] = True, False
-    assert top_of(tags, 9, pairs=pairs, lone=lone)[0].tolist() == [
-        [
-            [0, PLUS, -1, NONE],
-            [0, PLUS, 1, PLUS],
-            [0, PLUS, 1, MINUS],
-            [0, MINUS, -1, NONE],
-            [0, MINUS, 1, PLUS],
-            [0, MINUS, 1, MINUS],
-            [1, PLUS, -1, NONE],
-            [1, MINUS, -1, NONE],
-            [-1, NONE, -1, NONE],
-        ]
-    ]
 
 
 def test_a_long_text_does_not_round_the_ranking_away():

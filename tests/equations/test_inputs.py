@@ -118,16 +118,6 @@ def test_numbers_beyond_the_cut_disappear_with_their_equations(tokenizer, room, 
     assert found.true_equation == (1 if kept == 3 else -1)
 
 
-def test_the_index_of_the_true_equation_moves_up(tokenizer):
-    # No number of the passage is read.
-    asked = question("a b 41 a 38 a 35", "a 38 b 41 ?", true=(S + 3, MINUS, S + 4, PLUS))
-    assert asked.true_equation == len(asked.equations) - 1 > 0
-    found = inputs_of(tokenizer, asked, max_tokens=12, max_question_tokens=8)[0]
-    assert (found.kinds[S:] >= 0).tolist() == [False, False, False, True, True]
-    assert found.equations.tolist() == [[S + 3, MINUS, S + 4, PLUS]]
-    assert found.true_equation == 0
-
-
 def test_a_question_longer_than_the_limit_loses_its_last_numbers(tokenizer):
     asked = question("b 41 a 38", "a b a 9 b 35 ?", answer=9.0)
     assert [S + 2, PLUS, -1, NONE] in asked.equations.tolist()
@@ -154,23 +144,11 @@ def test_counts_survive_any_cut():
     assert found.equations[-1].tolist() == [12, COUNT, -1, NONE]
 
 
-def test_the_tagger_refuses_counts_in_one_line(tokenizer):
-    with pytest.raises(InputError, match="q: expected equations .* found a count"):
-        inputs_of(tokenizer, question("b 41 a 38", max_count=9))
-
-
 def test_limits_without_room_and_empty_data_are_refused(tokenizer):
     with pytest.raises(InputError, match="max_tokens: expected more than 7, found 7"):
         inputs_of(tokenizer, question("b 41"), max_tokens=7)
     with pytest.raises(InputError, match="found none"):
         inputs_of(tokenizer)
-
-
-def test_a_text_without_numbers_is_an_input(tokenizer):
-    found = inputs_of(tokenizer, question("a b", "a ?", answer=None))
-    assert found[0].number_tokens.shape == (0,) and found.num_numbers == 1
-    batch = pad_inputs([found[0]], 8, num_numbers=1, num_special=S, num_solutions=1, pad_id=PAD)
-    assert not batch["numbers_where"].any() and not batch["solutions_where"].any()
 
 
 ROW = EquationInput(

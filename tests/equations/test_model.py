@@ -85,15 +85,6 @@ def test_the_two_products_differ_by_the_words_that_say_none(batch):
     np.testing.assert_array_equal(numbers.tags, tokens.tags)
 
 
-def test_numbers_in_one_wordpiece_are_two_operands_alike(batch):
-    tags = run(make(), batch)
-    first, second = NUM_SPECIAL + 1, NUM_SPECIAL + 2
-    rows = [(0, PLUS, first, MINUS), (0, PLUS, second, MINUS), (first, PLUS, second, MINUS)]
-    log_probs = np.asarray(tags.log_prob(jnp.array([rows] * 3)))[0]
-    assert log_probs[0] == log_probs[1] and np.all(np.isfinite(log_probs))
-    assert np.all(log_probs < 0)
-
-
 class Table(nnx.Module):
     """An encoder whose last layer is a parameter: its gradient shows who looked where."""
 
@@ -137,14 +128,6 @@ def test_heads_stay_in_float32_under_bfloat16(batch):
     scores = hidden.astype(jnp.float32) @ tagger.tag_scores.kernel[...]
     expected = jax.nn.log_softmax(scores[1, 4])
     np.testing.assert_allclose(tags.tags[1, NUM_SPECIAL], expected, rtol=1e-5)
-
-
-def test_dropout_needs_a_key(batch):
-    tagger = make()
-    plain = run(tagger, batch).tags
-    np.testing.assert_array_equal(run(tagger, batch).tags, plain)
-    dropped = jax.jit(lambda key: tagger(batch, rngs=nnx.Rngs(dropout=key)).tags)
-    assert np.any(dropped(jax.random.key(2)) != plain)
 
 
 def test_bias_towards_no_tag_is_where_both_heads_start(batch):
@@ -208,10 +191,3 @@ def test_padding_gets_no_gradient_from_any_head(batch, options):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
     table = np.asarray(jax.tree.leaves(gradient["encoder"]["embeddings"]["word"])[0])
     assert np.all(table[19] == 0) and np.any(table[:19] != 0)
-
-
-def test_options_that_make_no_sense_are_named():
-    with pytest.raises(ValueError, match="cancels"):
-        make(product_over="tokens", rules=EquationRules())
-    with pytest.raises(ValueError, match="product_over must be"):
-        make(product_over="everything")

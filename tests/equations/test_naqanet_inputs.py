@@ -1,7 +1,5 @@
 """Questions as words: places of numbers, what a cut takes along, padding."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -52,23 +50,6 @@ def test_numbers_are_at_the_words_that_hold_them():
         (3, COUNT, -1, 0),
     }
     assert item.kinds.tolist() == [PASSAGE] * 4
-
-
-def test_words_and_characters_are_those_of_the_vocabularies():
-    questions = [question(), question("Yards of 7.", "How long?", 7.0)]
-    words, characters = build_vocabularies(read_texts(questions, WordConfig()), min_words=2)
-    found = WordInputs(questions, words, characters, WordConfig(max_word_characters=3))
-    for asked, item in zip(questions, found, strict=True):
-        texts = split_words(asked.passage).texts
-        np.testing.assert_array_equal(item.passage_words, words.ids(texts))
-        for text, ids in zip(texts, item.passage_chars, strict=True):
-            np.testing.assert_array_equal(ids[: len(text)], characters.ids(text[:3]))
-            assert not ids[len(text) :].any()
-        texts = split_words(asked.question).texts
-        np.testing.assert_array_equal(item.question_words, words.ids(texts))
-        assert item.question_chars.shape == (len(texts), 3)
-    # "kick" occurs once only.
-    assert found[0].passage_words[4] == 1
 
 
 @pytest.mark.parametrize(
@@ -151,9 +132,3 @@ EMPTY = Vocabulary((), lower=True)
 def test_other_numbers_have_no_place(asked, rules):
     with pytest.raises(InputError, match="question q: expected numbers of the passage only"):
         WordInputs([question(asked=asked, rules=rules)], EMPTY, EMPTY)
-
-
-@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(WordConfig)])
-def test_limits_must_be_positive(name):
-    with pytest.raises(InputError, match=f"{name}: expected at least 1, found 0"):
-        WordConfig(**{name: 0})

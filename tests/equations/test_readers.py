@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.equations.readers import cut_after_words, parse_number, read_drop
+from hardem_jax.equations.readers import parse_number, read_drop
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.errors import InputError
 
@@ -85,15 +85,6 @@ def test_a_passage_without_numbers_is_warned_of(read):
     assert skips.warnings_as_dict() == {}
 
 
-def test_numbers_too_large_are_warned_of(read):
-    huge = "9" * 400
-    warned = {"text with numbers too large for float64": 1}
-    assert read(question(), passage=f"{PASSAGE} {huge}")[1].warnings_as_dict() == warned
-    assert read(question(question=f"And {huge}?"))[1].warnings_as_dict() == warned
-    both = read(question(question=f"And {huge}?"), passage=f"{PASSAGE} {huge}")
-    assert both[1].warnings_as_dict() == warned
-
-
 def test_passages_are_cut(read):
     (example,), skips = read(question(), max_words=4)
     assert example.passage == "Longwell threw a 41-yard"
@@ -106,14 +97,6 @@ def test_passages_are_cut(read):
     assert read(question(), passage=long + "8")[0][0].passage == long.strip()
     with pytest.raises(InputError, match="max_words: expected at least 1, found 0"):
         read(question(), max_words=0)
-
-
-@pytest.mark.parametrize(
-    ("text", "max_words", "cut"),
-    [("a b c", 2, 3), ("  a\n\nb c", 2, 6), ("a b ", 2, 4), ("a", 5, 1), ("", 1, 0), (" ", 1, 1)],
-)
-def test_cut_after_words(text, max_words, cut):
-    assert cut_after_words(text, max_words) == cut
 
 
 @pytest.mark.parametrize("text", ["", "+", "e5", "1e", ",000", "1,000,00", "0x10", "1 000", "½"])

@@ -66,13 +66,6 @@ def test_constants_have_no_place_and_numbers_follow_the_formula():
     assert str(z).splitlines()[1] == "  [0]  {100} - 96  passage 11-13"
 
 
-def test_the_number_that_is_subtracted_comes_second():
-    passage = "38 yards, then 41"
-    (only,) = find_equations(passage, "How many more?", 3)
-    assert only.text == "41 - 38"
-    assert [(n.sign, passage[n.start : n.end]) for n in only.numbers] == [("+", "41"), ("-", "38")]
-
-
 def test_rules_may_be_others():
     options = DropNum(rules=EquationRules(percent="factor", max_count=3))
     z = find_equations("20 of 10 here.", "?", 2, options)
@@ -89,7 +82,7 @@ def test_rules_may_be_others():
     + [pytest.param(10**400, id="10**400"), pytest.param(10**5000, id="10**5000")],
 )
 def test_other_answers_are_refused(answer):
-    with pytest.raises(InputError, match="^answer: expected a (finite )?number"):
+    with pytest.raises(InputError, match="^answer: expected a finite number"):
         find_equations(PASSAGE, QUESTION, answer)
 
 
@@ -115,16 +108,6 @@ def test_the_page_marks_numbers_in_both_texts_and_the_others_as_candidates():
     assert found == [("41", "0,1", 0.75), ("38", "0", 0.25), ("38", "1", 0.5)]
     assert page.texts("span", "candidate") == ["40"]
     assert page.texts("code") == ["41 - 38", "41 - 38"]
-
-
-def test_without_an_equation_it_says_so():
-    z = find_equations(PASSAGE, QUESTION, 12345)
-    assert str(z).splitlines() == [
-        "0 equations with the answer 12345",
-        "  No equation over the 4 numbers of the texts gives it.",
-    ]
-    page = Page(z._repr_html_())
-    assert page.texts("span", "candidate") == ["41", "38", "40", "38"] and not page.all("mark")
 
 
 def test_many_equations_make_a_page_of_bounded_size():

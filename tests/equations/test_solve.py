@@ -1,12 +1,10 @@
 """Z of a question on a passage: its numbers and equations."""
 
 import numpy as np
-import pytest
 
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.enumeration import (
     enumerate_equations,
-    execute_equation,
 )
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import (
@@ -41,21 +39,6 @@ def test_numbers_and_their_places():
     np.testing.assert_array_equal(question.equations, expected)
 
 
-@pytest.mark.parametrize(
-    ("rules", "num_special", "num_text"),
-    [
-        (EquationRules(), S, 4),
-        (EquationRules(special_numbers=False), 0, 4),
-        (EquationRules(question_numbers=False), S, 3),
-    ],
-)
-def test_the_table_holds_only_numbers_that_take_part(rules, num_special, num_text):
-    question = numeric_question(example(), NumberConfig(), rules)
-    assert (question.kinds == SPECIAL).sum() == num_special
-    assert len(question.values) == num_special + num_text == len(question.kinds)
-    assert len(question.spans) == num_text
-
-
 THIRD = example("And 8?", true_equation=(S, PLUS, S + 1, MINUS))
 
 
@@ -69,21 +52,6 @@ def test_the_true_equation_becomes_its_index_in_z():
     question = numeric_question(counted, NumberConfig(), EquationRules(max_count=9))
     assert question.true_equation == len(question.equations) - 1
     assert numeric_question(counted, NumberConfig(), EquationRules()).true_equation == -1
-
-
-def test_a_question_that_is_only_asked_has_no_z():
-    question = numeric_question(example(answer=None), NumberConfig(), EquationRules(max_count=9))
-    assert question.equations.shape == (0, 4) and len(question.values) == S + 4
-
-
-def test_every_equation_gives_the_answer():
-    rules, numbers = EquationRules(percent="term", max_count=9), NumberConfig(words="all")
-    for answer in (3.0, 79.0, 2.0):
-        found = numeric_question(example("And 8?", answer), numbers, rules)
-        values = execute_equation(found.equations, found.table, rules)
-        assert len(values)
-        np.testing.assert_allclose(values, answer, atol=0.5 * 10.0**-rules.digits)
-    assert not len(numeric_question(example(answer=31415.0), numbers, rules).equations)
 
 
 def test_questions_on_one_passage_have_its_numbers_each_with_its_own_z():

@@ -144,12 +144,6 @@ def test_the_true_equation_is_never_trained_on(losses):
         assert found[objective][0] == expected[objective][0]
 
 
-def test_the_objective_sees_the_step(losses):
-    for step, same in ((0, MML()), (10, HardEM())):
-        found, _ = losses(arrays(INPUTS), step)
-        np.testing.assert_allclose(found[ANNEALED][0], found[same][0], rtol=1e-6)
-
-
 class Fixed(nnx.Module):
     """Says what it was given about row 0, 1, ... whatever the batch holds."""
 
@@ -282,27 +276,6 @@ def test_a_question_counts_as_often_as_the_data_set_has_it():
     }
 
 
-def test_scores_of_questions_have_the_official_mean():
-    """In their order, each as often as the data set has it, those left out at the end."""
-    questions = [
-        dataclasses.replace(make_question(FOUR, 3.0, *golds), id=id)
-        for id, *golds in (
-            ("wrong", {"number": "40"}),
-            ("near", {"spans": ["3 yards"]}),
-            ("right",),
-        )
-    ]
-    tags = np.array([[PLUS_, MINUS_, IDLE, IDLE]] * 3)
-    near, right = (question.golds for question in questions[1:])
-    repeated = {"near": [near], "right": [right, right], "elsewhere": [right]}
-    scores, answers, found = read_and_scored(Fixed(tags), questions, left_out=2, repeated=repeated)
-    assert answers == ["3"] * 3
-    assert found["em"].tolist() == [0, 0, 0, 100, 100, 100, 0, 0]
-    np.testing.assert_allclose(found["f1"], [0, 67, 67, 100, 100, 100, 0, 0])
-    for name, values in found.items():
-        assert values.mean() == pytest.approx(scores[name])
-
-
 def test_readings_hold_the_likeliest_equations_and_all_of_z():
     tags = np.array([[PLUS_, MINUS_, IDLE, IDLE]])
     question = make_question(FOUR, 3.0)
@@ -344,15 +317,6 @@ def test_an_equation_is_well_formed_and_tags_add_up_to_anything(decoding, expect
 
 
 @pytest.mark.parametrize("decoding", ["equation", "tags"])
-def test_a_percentage_is_a_term(decoding):
-    percent = [0.1, 0.1, 0.1, 0.7]
-    question = make_question("50 of 40", 40.5)
-    assert question.equations.tolist() == [[0, PERCENT, 1, PLUS]]
-    scores, answers = scores_of(Fixed([[percent, PLUS_]]), [question], decoding=decoding)
-    assert answers == ["40.5"] and scores["em"] == scores["top in Z"] == 100
-
-
-@pytest.mark.parametrize("decoding", ["equation", "tags"])
 def test_counting_and_calculating_are_told_apart(decoding):
     rules = EquationRules(special_numbers=False, question_numbers=False, max_count=9)
     questions = [make_question("41 and 38", 3.0, rules=rules)] * 2
@@ -379,18 +343,6 @@ def test_a_value_too_large_for_float64_is_no_answer(decoding):
     questions = [make_question(f"{large} and {large}", 3.0)]
     scores, answers = scores_of(Fixed([[PLUS_, PLUS_]]), questions, decoding=decoding)
     assert answers == [None] and scores["em"] == 0
-
-
-def test_numbers_that_were_cut_are_in_no_answer():
-    question = make_question(FOUR, 3.0)
-    reader, params, inputs = fixed_task(Fixed([[PLUS_, MINUS_, IDLE, IDLE]]), [question])
-    [item] = inputs
-    cut = dataclasses.replace(
-        item, kinds=np.array([PASSAGE, -1, PASSAGE, PASSAGE]), equations=item.equations[1:]
-    )
-    [(_, reading)] = reader.read(params, Listed([cut], inputs.sizes))
-    assert reading.equations[0].tolist() == [0, PLUS, -1, NONE] and len(reading.solutions) == 1
-    assert 1 not in reading.equations[:, [0, 2]]
 
 
 def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():

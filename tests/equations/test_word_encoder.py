@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.equations.word_encoder import CharacterCNN, Highway, WordEncoder
+from hardem_jax.equations.word_encoder import CharacterCNN, WordEncoder
 from hardem_jax.errors import InputError
 from tests.marks import slow
 
@@ -58,16 +58,6 @@ def _with_table(cnn, table):
     return nnx.merge(graphdef, params)
 
 
-def test_highway_is_the_formula_and_begins_by_carrying():
-    layer = Highway(5, rngs=nnx.Rngs(0))
-    x = RNG.normal(size=(2, 3, 5)).astype(np.float32)
-    np.testing.assert_array_equal(layer.gate.bias[...], 1)
-    kernel = np.asarray(layer.gate.kernel[...])
-    gate = 1 / (1 + np.exp(-(x @ kernel + 1)))
-    relu = np.maximum(x @ np.asarray(layer.transform.kernel[...]), 0)
-    np.testing.assert_allclose(layer(x), gate * x + (1 - gate) * relu, rtol=1e-5, atol=1e-6)
-
-
 def make_encoder(vectors=None):
     return WordEncoder(
         6,
@@ -107,13 +97,6 @@ def test_pretrained_vectors_are_used_and_get_no_gradient():
 def test_vectors_from_scratch_are_trained():
     grad = np.asarray(word_gradient(make_encoder())["word_vectors"])
     assert np.all(np.any(grad[[1, 2, 3]] != 0, axis=1)) and np.all(grad[[4, 5]] == 0)
-
-
-def test_dropout_falls_on_the_features():
-    encoder = make_encoder()
-    words, chars = jnp.array([[2, 3, 2, 1, 0]]), char_ids(7)
-    plain, a, b = (encoder(words, chars, k) for k in (None, jax.random.key(0), jax.random.key(1)))
-    assert not np.allclose(a, b) and not np.allclose(a, plain)
 
 
 def test_vectors_of_another_shape():

@@ -55,11 +55,6 @@ def test_every_character_belongs_to_one_word():
         check_cover("".join(rng.choice(alphabet, rng.integers(0, 30))))
 
 
-def test_limit_keeps_the_first_words():
-    assert split_words("one two-three", limit=2).texts == ("one", "two")
-    assert split_words("one", limit=0).texts == ()
-
-
 def test_word_of_a_character():
     words = split_words("kick, 41-yard")
     for index, (start, end) in enumerate(words.offsets):

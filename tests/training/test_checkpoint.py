@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint
 import pytest
-from flax import nnx
 from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import MANIFEST, write_checksums
@@ -25,7 +24,7 @@ from hardem_jax.training.checkpoints import series
 from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params, newest_step
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
-from hardem_jax.training.state import init_state, named_leaves
+from hardem_jax.training.state import init_state
 from tests.damages import DAMAGES
 from tests.marks import slow
 from tests.training import toy_problem as toy
@@ -60,11 +59,6 @@ def saved(folder, state, data=None, progress=PROGRESS, settings=SETTINGS):
     with RunCheckpoints(folder, settings) as checkpoints:
         checkpoints.save_last(state, toy.batches() if data is None else data, progress)
         checkpoints.save_best(state.params, int(state.step), progress)
-
-
-def test_nothing_to_restore(tmp_path):
-    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
-        assert checkpoints.restore(make_state(), toy.batches()) is None
 
 
 def test_the_average_is_loaded_where_a_state_holds_one(tmp_path):
@@ -180,15 +174,6 @@ def test_params_load_alone(tmp_path, folder):
     assert_same(load_params(tmp_path / folder, shapes), toy.init_params())
 
 
-def test_params_load_into_an_nnx_state(tmp_path):
-    _, params = nnx.split(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), nnx.Param)
-    saved(tmp_path, make_state(params))
-    _, other = nnx.split(nnx.Linear(2, 3, rngs=nnx.Rngs(1)), nnx.Param)
-    loaded = load_params(tmp_path / "best", other)
-    assert isinstance(loaded, nnx.State)
-    assert_same(loaded, params)
-
-
 def other_params():
     params = toy.init_params()
     params["head"] = {"kernel": jnp.zeros((toy.WIDTH, 3)), "scale": jnp.zeros(1)}
@@ -216,26 +201,6 @@ def test_another_model_is_one_line_with_the_names(tmp_path):
     assert "body.kernel" not in message  # that one fits
 
 
-def test_a_long_list_of_mismatches_is_cut(tmp_path):
-    many = {f"p{i:02d}": jnp.zeros(1) for i in range(30)}
-    saved(tmp_path, make_state(many))
-    with pytest.raises(InputError, match="p19.*; and 10 more$"):
-        load_params(tmp_path / "best", {name: jnp.zeros(2) for name in many})
-
-
-def test_other_settings_are_named(tmp_path):
-    saved(tmp_path, make_state())
-    changed = {"learning_rate": "3e-05", "data": "train.json", "tau": "8000"}
-    with RunCheckpoints(tmp_path, changed) as checkpoints:
-        with pytest.raises(InputError) as error:
-            checkpoints.restore(make_state(), toy.batches())
-    message = str(error.value)
-    assert (
-        "(learning_rate: 5e-05 originally, 3e-05 now; tau: absent originally, 8000 now)" in message
-    )
-    assert "train.json" not in message
-
-
 @pytest.mark.parametrize("made", [True, False])
 def test_no_checkpoint_is_said_plainly(tmp_path, made):
     folder = tmp_path / "best"
@@ -256,11 +221,6 @@ def test_leftovers_of_a_killed_process_do_no_harm(tmp_path, caplog):
         assert restored is not None and int(restored[0].step) == 5
         checkpoints.save_last(at_step(6), toy.batches(), {})
     assert sorted(os.listdir(tmp_path / "last")) == ["5", "6"]
-
-
-def test_names_with_dots_that_collide_are_refused():
-    with pytest.raises(ValueError, match="a.b"):
-        named_leaves({"a": {"b": 1}, "a.b": 2})
 
 
 def as_if_saved_by_two(folder):

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments import drop, triviaqa, wikisql
-from hardem_jax.equations.config import NAQANetModelConfig
 from hardem_jax.errors import InputError
-from hardem_jax.spans.config import ReaderConfig
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import (
     Meaning,
@@ -48,7 +46,7 @@ def test_of_the_loop_and_the_optimiser_these_may_change():
     fields = {field.name for field in dataclasses.fields(LoopConfig)}
     left_out = fields - set(named_settings(LoopConfig(1, monitor="em")))
     assert left_out == {
-        *("patience", "checkpoint_every", "log_every", "progress", "tensorboard", "writers"),
+        *("patience", "checkpoint_every", "log_every", "progress", "tensorboard"),
         "shown",
     }
     names = {field.name for field in dataclasses.fields(OptimizerConfig)}
@@ -66,11 +64,6 @@ def test_of_a_training_command_these_may_change(module):
     }
 
 
-def test_what_is_recomputed_may_change():
-    for model in (ReaderConfig(remat="layer"), NAQANetModelConfig(remat=True)):
-        assert "model.remat" not in named_settings(model, "model")
-
-
 def test_only_what_differs_is_told():
     stored = {"seed": "1", "contents of data": '[{"windows": {"stride": 8}, "metric": "squad"}]'}
     ours = {"seed": "1", "contents of data": '[{"windows": {"stride": 9}, "metric": "squad"}]'}
@@ -80,21 +73,6 @@ def test_only_what_differs_is_told():
         "run: cannot resume with different settings (contents of data.0.windows.stride: "
         "8 originally, 9 now); use the same settings or another folder"
     )
-
-
-def test_a_long_difference_is_cut():
-    stored = {f"field{i}": "x" * 500 for i in range(20)}
-    with pytest.raises(InputError, match="and 8 more") as error:
-        check_same(stored, {}, Path("run"))
-    assert len(str(error.value)) < 2500
-
-
-def test_of_a_long_value_the_beginning_is_shown():
-    with pytest.raises(InputError) as refused:
-        check_same({"data": "a" * 200}, {"data": "b" * 120}, Path("run"))
-    message = str(refused.value)
-    assert "a" * 120 + "..." in message and "a" * 121 not in message
-    assert "b" * 120 in message and "b..." not in message
 
 
 @pytest.mark.parametrize(("stored", "ours"), [("300", "300.0"), ("-2.0", "-2"), ("0", "0.0")])
@@ -135,11 +113,3 @@ def test_settings_with_a_meaning_of_their_own_are_flags(module):
 )
 def test_what_identifies_data_follows_from_other_settings_but_for_a_few(name, means):
     assert meaning(f"contents of {name}") == means
-
-
-@pytest.mark.parametrize(
-    ("stored", "ours"), [("300", "300.5"), ("3", "30"), ("true", "1"), ("1", "1.0.0"), ("", ".0")]
-)
-def test_what_only_looks_like_the_same_number_differs(stored, ours):
-    with pytest.raises(InputError, match="different settings"):
-        check_same({"objective.tau": stored}, {"objective.tau": ours}, Path("run"))

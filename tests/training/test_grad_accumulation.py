@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.losses import is_hard_step
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state
@@ -70,25 +69,6 @@ def test_parts_with_unequal_numbers_of_items_are_one_batch(num_devices):
         assert ours["items"] == 13 and ours["hard"] in (0, 1)
     assert {entry["hard"] for entry in found} == {0, 1}
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-7), state.params, one.params)
-
-
-def test_one_draw_for_the_step_and_one_dropout_key_for_each_part():
-    seen = []
-
-    def spy(params, batch, *, step, key, dropout_key):
-        draws = jax.random.uniform(key), jax.random.uniform(dropout_key)
-        jax.debug.callback(lambda *numbers: seen.append(tuple(map(float, numbers))), *draws)
-        hard = is_hard_step(step=step, key=key, tau=10)
-        return jnp.sum(params * batch), {"items": 1, "hard": hard}
-
-    step_args = {"step": jnp.int32(5), "key": jax.random.key(1), "dropout_key": jax.random.key(2)}
-    (_, metrics), _ = jax.jit(accumulated_value_and_grad(spy, 4))(
-        1.0, jnp.ones((4, 2)), **step_args
-    )
-    jax.effects_barrier()
-    assert len(seen) == 4 and len({draw for draw, _ in seen}) == 1
-    assert len({dropout for _, dropout in seen}) == 4
-    assert float(metrics["hard"]) in (0, 1)
 
 
 def test_activations_of_one_part_at_a_time_are_in_memory():

@@ -13,7 +13,6 @@ from flax import nnx
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import (
-    AverageState,
     OptimizerConfig,
     average_params,
     averaged_params,
@@ -25,22 +24,8 @@ from hardem_jax.training.optimizer import (
 from hardem_jax.training.state import init_state, named_leaves
 from hardem_jax.training.step import make_train_step
 
-BERT_NAMES = {
+NAMES = {
     # name: decayed
-    "embeddings.word_embeddings.embedding": True,
-    "embeddings.position_embeddings.embedding": True,
-    "embeddings.token_type_embeddings.embedding": True,
-    "embeddings.layer_norm.scale": False,
-    "embeddings.layer_norm.bias": False,
-    "layers.0.attention.query.kernel": True,
-    "layers.0.attention.query.bias": False,
-    "layers.0.attention_norm.scale": False,
-    "layers.0.attention.output.LayerNorm.weight": False,
-    "layers.0.intermediate.kernel": True,
-    "layers.0.intermediate.bias": False,
-    "layers.0.output_norm.bias": False,
-    "head.kernel": True,
-    "head.bias": False,
     "words.word_vectors": False,
     # Neither part of a normalisation gives away what it is by the other's name.
     "blocks.0.scale": False,
@@ -52,7 +37,7 @@ BERT_NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "decayed"), BERT_NAMES.items())
+@pytest.mark.parametrize(("name", "decayed"), NAMES.items())
 def test_decay_is_decided_by_name(name, decayed):
     assert is_decayed(name) is decayed
 
@@ -189,15 +174,6 @@ def test_schedule_is_piecewise_linear_over_the_real_steps(num_steps, fraction):
     np.testing.assert_allclose([schedule(s) for s in steps], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.3])
-def test_a_constant_rate_stays_at_its_peak(fraction):
-    config = OptimizerConfig(2.0, warmup_fraction=fraction, schedule="constant")
-    schedule = learning_rate_schedule(config, 10)
-    warmup = int(fraction * 10)
-    expected = [2.0 * min(step / warmup, 1) if warmup else 2.0 for step in range(11)]
-    np.testing.assert_allclose([schedule(s) for s in range(11)], expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.9999])
 @pytest.mark.parametrize("container", [dict, as_state])
 def test_the_average_is_the_formula(container, decay):
@@ -222,15 +198,6 @@ def test_the_average_is_the_formula(container, decay):
     assert averaged_params(params, plain_state) is params
 
 
-def test_updates_are_counted_in_integers():
-    # In float32 the count would stop at 2**24.
-    transform, params = average_params(0.9), {"w": jnp.zeros(())}
-    state = transform.init(params)
-    assert state.count.dtype == jnp.int32
-    _, state = transform.update(params, state, params)
-    assert state.count == 1
-
-
 def test_what_does_not_move_is_its_own_average():
     params = {"w": jnp.asarray(np.random.default_rng(0).normal(size=100), jnp.float32)}
     transform = average_params(0.9999)
@@ -238,17 +205,6 @@ def test_what_does_not_move_is_its_own_average():
     for _ in range(20):
         _, state = transform.update(jax.tree.map(jnp.zeros_like, params), state, params)
     np.testing.assert_array_equal(state.average["w"], params["w"])
-
-
-def test_parameters_called_average_are_none():
-    params = {"average": {"w": jnp.ones(2)}}
-    optimizer = make_optimizer(OptimizerConfig(), params, num_steps=10)
-    state = optimizer.init(params)
-    assert averaged_params(params, state) is params
-    with_average = make_optimizer(OptimizerConfig(ema_decay=0.9), params, num_steps=10)
-    found = averaged_params({"average": {"w": jnp.zeros(2)}}, with_average.init(params))
-    np.testing.assert_array_equal(found["average"]["w"], params["average"]["w"])
-    assert isinstance(with_average.init(params)[-1], AverageState)
 
 
 def test_rate_multipliers_scale_the_whole_update():
@@ -268,27 +224,7 @@ def test_rate_multipliers_scale_the_whole_update():
     np.testing.assert_array_equal(frozen["encoder"]["kernel"], 0.0)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"warmup_fraction": 1.0},
-        {"b1": 1.0},
-        {"schedule": "cosine"},
-        {"ema_decay": 1.0},
-    ],
-)
-def test_wrong_values_are_named(wrong):
-    [(name, value)] = wrong.items()
-    with pytest.raises(InputError, match=f"{name}: expected .*{re.escape(str(value))}"):
-        OptimizerConfig(**wrong)
-
-
 def test_a_prefix_that_matches_nothing_is_an_error():
     config = OptimizerConfig(rate_multipliers=(("hed", 2.0),))
     with pytest.raises(InputError, match="'hed'"):
         make_optimizer(config, {"head": {"bias": jnp.zeros(1)}}, num_steps=10)
-
-
-def test_a_run_without_steps_is_an_error():
-    with pytest.raises(InputError, match="num_steps: expected at least 1, found 0"):
-        learning_rate_schedule(OptimizerConfig(), 0)

@@ -87,8 +87,3 @@ def test_an_evaluation_that_the_checkpoint_lacks_is_cut(tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in whole))
     truncate_metrics(path, 2, evaluated=False)
     assert lines(path) == whole[:-1]
-
-
-def test_cutting_a_file_that_is_not_there(tmp_path):
-    truncate_metrics(tmp_path / "metrics.jsonl", 3)
-    assert not (tmp_path / "metrics.jsonl").exists()

@@ -57,16 +57,6 @@ def test_loss_fn_sees_the_step_and_a_key_of_its_own():
         assert float(metrics["dropout"]) == float(jax.random.uniform(dropout))
 
 
-def test_learning_rate_metric_is_the_rate_of_the_step():
-    mesh = data_mesh(1)
-    state, train_step = setup(mesh)
-    batch = place_batch(next(toy.batches()).arrays, mesh)
-    schedule = learning_rate_schedule(OptimizerConfig(learning_rate=1e-2), NUM_STEPS)
-    for step in range(4):
-        state, metrics = train_step(state, batch)
-        np.testing.assert_allclose(metrics["learning_rate"], schedule(step), rtol=1e-6)
-
-
 @pytest.mark.parametrize(("num_devices", "weak"), [(8, True), *slow((1, False))])
 def test_steps_share_one_compilation(num_devices, weak, caplog):
     mesh = data_mesh(num_devices)

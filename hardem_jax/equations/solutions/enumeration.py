@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from hardem_jax.equations.solutions.numbers import NumberMention
+from hardem_jax.equations.solutions.numbers import NumberMention, parse_number
 from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
@@ -43,11 +42,10 @@ from hardem_jax.equations.solutions.rules import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.errors import InputError, check_many
+from hardem_jax.errors import InputError
 
 # Limits a temporary array to 8 MiB of float64, whatever N is.
 _MAX_ELEMENTS = 2**20
-_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +90,7 @@ def number_table(
         special: S, distinct.
 
     Raises:
-        TypeError: ``passage`` or ``question`` is not a list of mentions.
-        ValueError: a number is not finite, or special numbers are not distinct.
+        ValueError: a number is not finite.
 
     Example:
         >>> from hardem_jax.equations.solutions.numbers import find_numbers
@@ -101,13 +98,6 @@ def number_table(
         >>> table.values.tolist(), table.kinds.tolist()
         ([1.0, 2.0, 41.0, 38.0, 3.0], [0, 0, 1, 1, 2])
     """
-    for name, mentions in (("passage", passage), ("question", question)):
-        check_many(mentions, name, "mentions from find_numbers")
-        for mention in mentions:
-            if not isinstance(mention, NumberMention):
-                raise TypeError(f"{name}: expected mentions from find_numbers, found {mention!r}")
-    if len({*special}) < len(special):
-        raise ValueError(f"special: expected distinct numbers, found {list(special)}")
     values = [*special, *(m.value for m in passage), *(m.value for m in question)]
     sizes = (len(special), len(passage), len(question))
     kinds = np.repeat(np.array([SPECIAL, PASSAGE, QUESTION], np.int8), sizes)
@@ -139,9 +129,7 @@ def enumerate_equations(
         >>> enumerate_equations(table, 3).tolist()  # 41 - 38 and 40 - 37
         [[1, 1, 2, 2], [3, 1, 4, 2]]
     """
-    answer = _number(answer)
-    if not math.isfinite(answer):
-        raise InputError(f"answer: expected a finite number, found {answer}")
+    answer = answer_value(answer)
     rules = rules or EquationRules()
     with np.errstate(over="ignore"):
         equations = np.concatenate([_lone(table, answer, rules), *_pairs(table, answer, rules)])
@@ -187,15 +175,25 @@ def execute_equation(
     return np.where(o1 == COUNT, n1, result)
 
 
-def _number(answer: object) -> float:
-    """Parses an answer given as a number, NumPy scalar or text."""
-    plain = answer
-    if isinstance(answer, str) and _THOUSANDS.fullmatch(answer.strip()):
-        plain = answer.replace(",", "")
+def answer_value(answer: Any) -> float:
+    """An answer given as a number, NumPy scalar or text, such as "1,000", as float64.
+
+    Raises:
+        InputError: it is not a finite number.
+
+    Example:
+        >>> answer_value("83,000"), answer_value(3)
+        (83000.0, 3.0)
+    """
     try:
-        return float(plain)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"answer: expected a number, found {answer!r:.60}") from error
+        value = parse_number(answer) if isinstance(answer, str) else float(answer)
+    except OverflowError as error:
+        raise InputError("answer: expected a finite number, found one beyond float64") from error
+    except (TypeError, ValueError):
+        value = None
+    if value is None or not math.isfinite(value):
+        raise InputError(f"answer: expected a finite number, found {answer!r:.60}")
+    return value
 
 
 def format_number(value: float, digits: int = 5) -> str:

@@ -69,6 +69,7 @@ _NOTHING, _SLASH = re.compile(""), re.compile("/")
 # In words. Five groups such as "nineteen hundred ninety nine", each with its scale, have 25.
 _LONGEST_COMPOUND = 32
 _AT_MOST_99 = re.compile("[1-9][0-9]?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?")
 Percent = Literal["number", "hundredth", "skip"]
 NumberWords = Literal["none", "nineteen", "all"]
 
@@ -157,6 +158,21 @@ def has_overflow(text: str, config: NumberConfig | None = None) -> bool:
         (True, False)
     """
     return any(not math.isfinite(m.value) for m in _Scanner(text, config or NumberConfig()))
+
+
+def parse_number(text: str) -> float | None:
+    """The number that an answer's text is; None if it is not one, inf if it is too large.
+
+    Example:
+        >>> parse_number("83,000"), parse_number("-0.09"), parse_number("1e999")
+        (83000.0, -0.09, inf)
+        >>> parse_number("12 yards"), parse_number("nan"), parse_number("1,00")
+        (None, None, None)
+    """
+    text = text.strip().lower()
+    if not _NUMBER.fullmatch(text) or not re.match(r"[+-]?\.?[0-9]", text):
+        return None
+    return float(text.replace(",", ""))
 
 
 class _Token(NamedTuple):

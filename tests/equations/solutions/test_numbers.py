@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from hardem_jax.equations.solutions.number_words import Word, read_compound
 from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, has_overflow
-from hardem_jax.errors import InputError
 
 EVERYTHING = NumberConfig(words="all", scales=True, ordinals=True, fractions=True)
 
@@ -100,13 +98,6 @@ def test_places_are_those_of_the_number_alone():
     assert all(type(m.value) is float for m in mentions)
 
 
-def test_places_of_pieces():
-    text = "x 12.5.1990, 7,8 and .5"
-    config = NumberConfig(decimals=False)
-    assert [found for _, found in pairs(text, config)] == ["12", "5", "1990", "7", "8", "5"]
-    assert [found for _, found in pairs(text, EVERYTHING)] == ["12", "5", "1990", "7", "8", ".5"]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -152,10 +143,6 @@ def test_every_cardinal_is_read_whole():
         assert values(spell(n), words="all") == [n], spell(n)
 
 
-def test_a_run_of_no_number_is_passed_over():
-    assert read_compound([Word("quarters"), Word("two")]) == (1, None, False)
-
-
 def test_numbers_too_large_for_float64():
     large = "9" * 400
     text = f"5 {large} {'1,' + ','.join(['000'] * 110)} 6"
@@ -171,16 +158,3 @@ def test_long_text_takes_linear_time():
     # Quadratic scans would take minutes.
     assert len(values("1,2.3 hundred and " * 2_000, words="all")) == 3 * 2_000
     assert len(values("one " * 20_000, words="all")) == 20_000
-
-
-@pytest.mark.parametrize("options", [{"percent": "hundreths"}, {"words": "every"}])
-def test_misspelt_options_are_refused(options):
-    with pytest.raises(InputError, match=f"{next(iter(options))}: expected one of"):
-        NumberConfig(**options)
-
-
-@pytest.mark.parametrize("text", [None, 41, ["41"], b"41"])
-def test_only_text_has_numbers(text):
-    for function in (find_numbers, has_overflow):
-        with pytest.raises(TypeError, match="^text: expected a string, found "):
-            function(text)

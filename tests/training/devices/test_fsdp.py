@@ -9,7 +9,6 @@ from hardem_jax.errors import InputError
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
-from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state, named_leaves
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -136,31 +135,3 @@ def test_a_device_holds_its_part_of_parameters_moments_and_average():
     # Parameters, two moments and the average, plus the counts of three links of the chain.
     kernel, bias, counts = 4 * 256 * 512 * 4, 4 * 512 * 4, 3 * 4
     assert held == {fsdp: kernel / fsdp + bias + counts for fsdp in (1, 2, 8)}
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_on_another_mesh(tmp_path, small_arrays_too):
-    config = LoopConfig(
-        num_steps=10, monitor="score", eval_every=5, checkpoint_every=5, progress=False
-    )
-
-    def run_on(folder, mesh, batches):
-        return train(
-            loss_fn=toy.loss_fn,
-            params=toy.init_params(),
-            optimizer=OPTIMIZER,
-            batches=batches,
-            evaluate=toy.evaluate,
-            config=config,
-            directory=tmp_path / folder,
-            mesh=mesh,
-        )
-
-    expected = run_on("undisturbed", data_mesh(1), toy.batches())
-    with pytest.raises(toy.Killed):
-        run_on("moved", data_mesh(8, fsdp=8), toy.killed_after(6))
-    found = run_on("moved", data_mesh(1), toy.batches())
-    for one, other in zip(found.history, expected.history, strict=True):
-        assert one == pytest.approx(other, rel=1e-4)
-    for name, leaf in named_leaves(found.state.params).items():
-        np.testing.assert_allclose(leaf, named_leaves(expected.state.params)[name], atol=5e-6)
