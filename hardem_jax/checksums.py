@@ -1,9 +1,4 @@
-"""Checksums of the files in a folder, which detect damage before the files are used.
-
-`write_checksums` records the size and SHA-256 of every file below a folder in its
-``checksums.json``; `verify_checksums` compares them. Checkpoints, prepared splits and
-indices of passages all use it.
-"""
+"""Checksums of the files in a folder, which detect damage before the files are used."""
 
 import hashlib
 import json

@@ -38,11 +38,9 @@ LARGEST = 2**31 - 1
 class InputError(ValueError):
     """Invalid input, in one line: the culprit, what was expected, what was found.
 
-    The culprit is a file, a line, an example id or a flag. The message is limited to one line of
-    bounded length with control characters escaped, whatever it quotes.
-
-    Commands print the message and exit with code 2; any other exception is a defect and keeps its
-    stack trace.
+    The culprit is a file, a line, an example id or a flag. The message is one line of bounded
+    length with control characters escaped, whatever it quotes. Commands print it and exit with code
+    2; any other exception is a defect and keeps its stack trace.
     """
 
     def __init__(self, message: str = ""):
@@ -50,11 +48,9 @@ class InputError(ValueError):
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the program, after it had cleaned up.
+    """A signal ended the program, after it had cleaned up; it exits with 128 plus `signum`.
 
-    Attributes:
-        signum: number of the signal; a command exits with 128 plus this.
-        recorded: whether the program stops even if this is raised where Python ignores exceptions.
+    `recorded`: the program stops even if this is raised where Python ignores exceptions.
     """
 
     def __init__(self, signum: int, message: str, *, recorded: bool = False) -> None:
@@ -81,24 +77,13 @@ def found_by(error: OSError) -> str:
     """Describes what an operation on a path found, to complete "expected a file, found ...".
 
     If nothing has that name, it names a file or folder beside it with a similar one.
-
-    Example:
-        >>> found_by(IsADirectoryError(errno.EISDIR, "Is a directory"))
-        'a folder'
-        >>> found_by(OSError(errno.EIO, "Input/output error"))
-        'an error (Input/output error)'
     """
     found = _FOUND.get(error.errno or 0, f"an error ({error.strerror or error})")
     return found + (similar_path(error.filename) if error.errno == errno.ENOENT else "")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Suggests what an unknown word may have meant, to complete a message; or nothing.
-
-    Example:
-        >>> nearest("tain", ["train", "compare"]), nearest("x", ["train"])
-        (' (perhaps you meant train)', '')
-    """
+    """Suggests what an unknown word may have meant, to complete a message; or nothing."""
     found = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return f" (perhaps you meant {found[0]})" if found else ""
 
@@ -118,12 +103,7 @@ def similar_path(path: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Escapes every character that a terminal would interpret or hide, including newlines and tabs.
-
-    Example:
-        >>> printable("caf\\u00e9 \\x1b[31m\\u202e\\ud800")
-        'café \\\\x1b[31m\\\\u202e\\\\ud800'
-    """
+    """Escapes every character that a terminal would interpret or hide, newlines included."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -166,9 +146,7 @@ def require(
 
     Example:
         >>> import types
-        >>> config = types.SimpleNamespace(top=0, rate=0.1, sweep=(1, 2), limit=None)
-        >>> require(config, "sweep", "limit", at_least=1)
-        >>> require(config, "top", at_least=1)
+        >>> require(types.SimpleNamespace(top=0, limit=None), "limit", "top", at_least=1)
         Traceback (most recent call last):
         ...
         hardem_jax.errors.InputError: top: expected at least 1, found 0
@@ -215,14 +193,7 @@ def require_different(config: Any, *names: str) -> None:
 
 
 def check_text(value: object, name: str) -> None:
-    """Raises TypeError unless the argument is a string.
-
-    Example:
-        >>> check_text(None, "question")
-        Traceback (most recent call last):
-        ...
-        TypeError: question: expected a string, found None
-    """
+    """Raises TypeError unless the argument is a string."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a string, found {_describe(value)}")
 
@@ -251,15 +222,7 @@ def check_many(values: object, name: str, items: str) -> None:
 
 
 def check_choice(value: object, choices: object, name: str) -> None:
-    """Raises InputError unless the value is one of the options of a `Literal`.
-
-    Example:
-        >>> from typing import Literal
-        >>> check_choice("hole", Literal["whole", "exact"], "numbers")
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: numbers: expected one of ('whole', 'exact'), found 'hole'
-    """
+    """Raises InputError unless the value is one of the options of a `Literal`."""
     if value not in get_args(choices):
         raise InputError(f"{name}: expected one of {get_args(choices)}, found {value!r}")
 

@@ -8,11 +8,7 @@ class MissingPackageError(ImportError):
 
 
 def require_packages(extra: str, *modules: str) -> None:
-    """Raises a one-line error if packages of an extra are not installed.
-
-    Subpackages call it before their own imports, so that importing `hardem_jax.training` after a
-    bare ``pip install .`` reports what is missing. It imports none of the modules.
-    """
+    """Raises a one-line error if packages of an extra are not installed; imports none of them."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         names = ", ".join(missing)

@@ -28,11 +28,9 @@ class InUse(InputError):
 def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterator[None]:
     """Locks an existing folder, or something in it, until the context or the process ends.
 
-    The kernel (`flock`) releases the lock however the process ends. A file in the folder names
-    the owner; a killed process leaves the file, but no lock on it. On a file system without
-    locks, a warning goes to stderr, and nothing keeps others out.
-
-    Raises `InUse`, with id, host and start of its process; or waits for its end if ``wait``.
+    The kernel (`flock`) releases the lock however the process ends. A file in the folder names the
+    owner; a killed process leaves the file, but no lock on it. On a file system without locks, a
+    warning goes to stderr. Raises `InUse`, or waits for the other's end if ``wait``.
     """
     check_unicode(str(folder), "folder")
     file = folder / name

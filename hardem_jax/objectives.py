@@ -164,7 +164,7 @@ class ThresholdedHardEM:
 
     (`loss_variants.thresholded_loss`.) e counts epochs from 0; in the first, questions with one
     solution count as well (Chen et al., 2020, and Shao et al., 2021, both with 0.5 and 0.5). The
-    metric ``kept`` is the share of the questions that count.
+    metric ``kept`` is the share of the questions that count, of those that the device sees.
 
     Example:
         >>> ThresholdedHardEM(epoch=236)
@@ -205,19 +205,7 @@ class ThresholdedHardEM:
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
         kept = loss_variants.kept(log_probs, **rule, **layout).astype(jnp.float32)
         counted = losses.has_solution(log_probs, **layout)
-        return loss, {"kept": _share(kept, counted, rows.get("reduce_fn"))}
-
-
-def _share(kept: Array, counted: Array, reduce_fn: Any) -> Array:
-    """The share of the counted rows that are kept: of all devices if ``reduce_fn`` sees them."""
-    import jax.numpy as jnp
-
-    all_rows = counted.astype(jnp.float32)
-    if reduce_fn not in (None, jnp.mean):  # a mean of these rows may be that of none
-        part, whole = reduce_fn(kept, where=counted), reduce_fn(all_rows, where=counted)
-        if not jnp.ndim(whole):
-            return part / jnp.where(whole == 0, 1.0, whole)
-    return jnp.sum(kept) / jnp.maximum(jnp.sum(all_rows), 1)
+        return loss, {"kept": jnp.sum(kept) / jnp.maximum(jnp.sum(counted), 1)}
 
 
 @dataclasses.dataclass(frozen=True)

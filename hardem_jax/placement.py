@@ -21,9 +21,8 @@ def on_own_rows(
 ) -> Any:
     """`function(*arrays, *shared)` by every device of a mesh on its own rows of the arrays.
 
-    For kernels, which the compiler cannot partition. Arrays and outputs are ``[N, ...]``; every
-    device sees all of ``shared``. With `with_first`, `function` gets the number of its first row
-    before the arrays, uint32.
+    For kernels, which the compiler cannot partition. Arrays and outputs are ``[N, ...]``. With
+    `with_first`, `function` gets the number of its first row before the arrays, uint32.
     """
 
     def call(first, *inputs):

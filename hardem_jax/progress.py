@@ -12,12 +12,7 @@ T = TypeVar("T")
 
 
 def counted(items: Iterable[T], label: str, *, total: int | None = None) -> Iterator[T]:
-    """Yields the items, showing a progress bar that disappears at the end.
-
-    Example:
-        >>> list(counted("abc", "letters"))
-        ['a', 'b', 'c']
-    """
+    """Yields the items, showing a progress bar that disappears at the end."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     # On stderr, so that a command's output can be piped, and only in a terminal.
     console = Console(stderr=True)

@@ -7,15 +7,7 @@ Array = jax.Array
 
 
 def gather(table: Array, indices: Array, *, fill: float | bool = -jnp.inf) -> Array:
-    """Entries of each row's table; ``fill`` before its start and beyond its end.
-
-    Args:
-        table: ``[B, ...]``, of any dtype that holds ``fill``.
-        indices: ``[B, ...]`` int, each into the flat table of its row.
-        fill: what lies outside.
-
-    Returns:
-        In the shape of ``indices``.
+    """Entries ``[B, ...]`` of each row's flat table; ``fill`` outside of it.
 
     Example:
         >>> gather(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), jnp.array([[2, 9, -1]])).tolist()

@@ -162,18 +162,3 @@ def test_what_takes_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(name, s
     one = call(*map(jnp.asarray, arrays))
     many = on_explicit_mesh(jax.jit(call) if jit else call, arrays, spec)
     assert_allclose(many, one, rtol=1e-6)
-
-
-def test_the_share_kept_is_that_of_all_devices():
-    count = DEVICES
-    log_probs = jnp.log(jnp.full((2 * count, 2), 0.2).at[0, 0].set(0.75))
-    objective = objectives.ThresholdedHardEM()
-
-    def share(log_probs):
-        step = {"step": 1, "key": jax.random.key(0)}
-        return objective(log_probs, **step, reduce_fn=mean_over("data"))[1]["kept"]
-
-    spread = jax.shard_map(share, mesh=mesh_of(), in_specs=P("data"), out_specs=P())
-    whole = objective(log_probs, step=1, key=jax.random.key(0))[1]["kept"]
-    assert_allclose(jax.jit(spread)(log_probs), whole)
-    assert_allclose(whole, 1 / (2 * count))

@@ -1,8 +1,8 @@
 """Encoders: their sizes, and a stack of transformer layers that turns token ids to activations.
 
-An encoder holds parameters and nothing else (`nnx.split(encoder, nnx.Param)` leaves no rest): it is
-used functionally, with dropout keys passed to the call. Inside, tokens are one flat axis [B*T, D]:
-dense layers are then two-dimensional products, which every backend runs fastest.
+An encoder holds parameters and nothing else: it is used functionally, with dropout keys passed to
+the call. Inside, tokens are one flat axis [B*T, D]: dense layers are then two-dimensional products,
+which every backend runs fastest.
 """
 
 from __future__ import annotations
@@ -25,13 +25,8 @@ from hardem_jax.errors import LARGEST, InputError
 class EncoderConfig:
     """Sizes of an encoder; architectures add fields with a default.
 
-    Attributes:
-        model_type: name of the architecture, as in a checkpoint's ``config.json``.
-        sizes: fields that are positive integers, or at least what `smallest` says.
-        rates: fields in [0, 1).
-
-    Raises:
-        InputError: names every field that cannot be.
+    `sizes` are the fields that are positive integers, or at least what `smallest` says; `rates`
+    those in [0, 1). One `InputError` names every field that cannot be.
     """
 
     model_type: ClassVar[str]
@@ -136,10 +131,7 @@ class Encoder(nnx.Module):
     def layer_inputs(
         self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
     ) -> tuple[Any, ...]:
-        """What every layer gets besides activations and dropout key: here, mask and segments.
-
-        Encoders with rotary positions return those, too.
-        """
+        """What every layer gets besides activations and dropout key; rotary ones add theirs."""
         return where, segments
 
     def enter(self, x: jax.Array) -> Any:
@@ -164,7 +156,7 @@ class Encoder(nnx.Module):
         segments: jax.Array | None = None,
         rngs: nnx.Rngs | None = None,
     ) -> jax.Array:
-        """Activations of the last layer.
+        """Activations of the last layer, [B, T, D] in the compute dtype; arbitrary at padding.
 
         Args:
             token_ids: int [B, T]; without `positions`, T is at most `config.max_tokens`.
@@ -177,12 +169,6 @@ class Encoder(nnx.Module):
             segments: int [B, T]. A token attends only to real tokens of its own segment, so that
                 several inputs can share a row. `None` means one input per row.
             rngs: source of the dropout key (stream `dropout`); `None` turns dropout off.
-
-        Returns:
-            [B, T, D] in the compute dtype; at padding finite and otherwise arbitrary.
-
-        Raises:
-            InputError: without `positions`, T is larger than `config.max_tokens`.
         """
         return self._run(token_ids, where, token_type_ids, positions, segments, rngs)[-1]
 

@@ -24,9 +24,6 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
     """The local folder of a checkpoint, downloaded from the hub if it is not a folder already.
 
     Without `weights`, `config.json` is all that is wanted.
-
-    Raises:
-        InputError: there is neither such a folder nor a checkpoint that can be downloaded.
     """
     path = Path(name_or_path).expanduser()
     if os.path.isdir(path):
@@ -107,11 +104,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """All tensors of a checkpoint by name, in the file's own types (`.bin`: float32).
-
-    Raises:
-        InputError: there are no weights, shards are missing, or a file cannot be read.
-    """
+    """All tensors of a checkpoint by name, in the file's own types (`.bin`: float32)."""
     files = _weight_files(folder)
     if not files:
         raise InputError(
@@ -146,12 +139,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 def read_torch(path: Path, *, key: str | None = None) -> dict[str, np.ndarray]:
     """The tensors of a file that `torch.save` wrote, by name, floats in float32.
 
-    Args:
-        path: the file.
-        key: what the file holds them under; None if they are all that it holds.
-
-    Raises:
-        InputError: torch is not installed, or the file cannot be read or holds something else.
+    `key` is what the file holds them under; None if they are all that it holds.
     """
     try:
         import torch

@@ -41,11 +41,7 @@ class LayerNorm(nnx.Module):
 
 
 class SelfAttention(nnx.Module):
-    """What layers of all architectures do between their projections and the output's.
-
-    Raises:
-        InputError: the implementation of attention does not suit the config.
-    """
+    """What layers of all architectures do between their projections and the output's."""
 
     def __init__(
         self,

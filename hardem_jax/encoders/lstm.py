@@ -74,11 +74,8 @@ class BiLSTMs(nnx.Module):
     ) -> jax.Array:
         """Outputs of the last layer, ``[M, B, T, 2h]`` float32, 0 at padding.
 
-        Args:
-            projected: ``[B, T, M, 2, 4h]`` float32, see `project`.
-            where: ``[B, T]`` bool, real positions, which come first.
-            initial: hidden and cell states ``[L, M, 2, B, h]`` at the beginning; default zeros.
-            rngs: stream ``dropout``; None for no dropout.
+        `projected` is ``[B, T, M, 2, 4h]``, see `project`; `where` ``[B, T]`` has real positions
+        first; `initial` are hidden and cell states ``[L, M, 2, B, h]``, zeros by default.
         """
         real = _both_ways(jnp.stack([where.T, where.T], axis=1)[:, None])[:, 0]  # [T, 2, B]
         gates = jnp.transpose(projected, (1, 2, 3, 0, 4))  # [T, M, 2, B, 4h]
@@ -114,15 +111,9 @@ def _run(gates, recurrent, real, state) -> jax.Array:
 
     Differentiated automatically, the loop would store every intermediate value of every step and
     add up the gradient of the recurrent weights step by step. Here it stores gates and states, and
-    that gradient is one product after the loop.
-
-    Args:
-        gates: ``[T, M, 2, B, 4h]``, all that does not depend on the state; the second direction
-            reversed in time.
-        recurrent: ``[M, 2, h, 4h]``.
-        real: ``[T, 2, B]`` bool. Padding leaves the state unchanged, because the backward half
-            meets it before the text, and gives 0.
-        state: hidden and cell, ``[M, 2, B, h]`` each.
+    that gradient is one product after the loop. `gates` are all that does not depend on the state,
+    ``[T, M, 2, B, 4h]``, the second direction reversed in time; `real` is ``[T, 2, B]``. Padding
+    leaves the state unchanged, because the backward half meets it before the text, and gives 0.
     """
     return _run_fwd(gates, recurrent, real, state)[0]
 

@@ -20,11 +20,8 @@ def encode(encoder: Encoder, batch: Mapping[str, Array], *, rngs: nnx.Rngs | Non
 
     With ``packing`` `[G, P / G, S]` and ``unpacking`` `[R, T]` in the batch (see `packing_arrays`),
     the encoder reads P rows of S tokens. A token attends to those of its own input, and positions
-    count from its first token: packed or not, the activations and their gradient are the same to
-    rounding. At padding they mean nothing; packed, they are 0.
-
-    Raises:
-        InputError: T is larger than the encoder's ``max_tokens``, packed or not.
+    count from its first token: activations and their gradient are the same to rounding. At padding
+    they mean nothing; packed, they are 0.
     """
     return encode_layers(encoder, batch, count=1, rngs=rngs)[0]
 

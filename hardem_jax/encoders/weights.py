@@ -31,13 +31,10 @@ _HEAD = re.compile(rf"(?:span_predictor\.)?({'|'.join(HEADS)})\..*")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Where one tensor of a checkpoint goes.
+    """Where one tensor of a checkpoint goes: dotted paths of parameters.
 
-    Attributes:
-        paths: dotted paths of parameters. Several divide the tensor along its first axis, in
-            order; how many rows each gets follows from the parameters' shapes.
-        transpose: exchange the two axes of each part: PyTorch stores dense kernels as
-            [outputs, inputs].
+    Several divide it along its first axis, in order. `transpose` exchanges the axes of each part,
+    for PyTorch stores dense kernels as [outputs, inputs].
     """
 
     paths: tuple[str, ...]
@@ -67,8 +64,7 @@ class WeightTable:
     """Names of a checkpoint's tensors -> parameters of an encoder.
 
     Attributes:
-        targets: by the tensor's name. `#` in a name and in its paths is the number of a layer;
-            such paths begin with `layers.#.`.
+        targets: by the tensor's name. `#` in a name and in its paths is the number of a layer.
         prefix: which either all names have or none: checkpoints of the whole model have it.
         ignored: regular expression of tensors that an encoder has no use for, without prefix.
         old_endings: ending of a name -> the ending that replaced it in later releases.
@@ -87,17 +83,10 @@ class WeightTable:
         num_layers: int,
         ignore: Collection[str] = (),
     ) -> dict[str, np.ndarray]:
-        """Parameters in float32, by path.
+        """Parameters in float32, by path, of the layers in `shapes` out of `num_layers`.
 
-        Args:
-            tensors: of the checkpoint.
-            shapes: expected shapes by path; those of the first layers load only these.
-            num_layers: layers that the checkpoint should have.
-            ignore: keys of `HEADS` whose tensors are left out, if there are any.
-
-        Raises:
-            InputError: tensors are missing, doubled, of the wrong shape, integers, unknown, or of a
-                head that is not ignored; one message lists them all.
+        One `InputError` lists all tensors that are missing, doubled, of the wrong shape, integers,
+        unknown, or of a head that is not among `ignore`.
         """
         params: dict[str, np.ndarray] = {}
         origin: dict[str, str] = {}
@@ -255,12 +244,9 @@ def _as_they_are(tensors: Tensors, encoder: Tensors) -> Tensors:
 class ReaderHead:
     """How an architecture's class for question answering holds span scores.
 
-    Attributes:
-        write: ``qa_outputs.weight`` and ``.bias``, and the encoder's tensors without prefix -> the
-            tensors of the class that are not the encoder's.
-        read: all tensors of a reader, and the encoder's without prefix -> the former with
-            ``qa_outputs`` instead of what `write` put there.
-        config: what ``config.json`` says of them.
+    `write` maps ``qa_outputs`` and the encoder's tensors to the tensors of the class that are not
+    the encoder's, `read` all tensors and the encoder's to those with ``qa_outputs``; `config` is
+    what ``config.json`` says of them.
     """
 
     write: Callable[[Tensors, Tensors], Tensors] = _as_they_are
@@ -273,18 +259,12 @@ class Architecture:
     """An encoder and its Hugging Face checkpoints.
 
     Attributes:
-        class_name: class in transformers.
-        config: class of the configuration.
-        encoder: makes an untrained one from a configuration and the keyword arguments of `Encoder`.
-        weights: where the tensors of a checkpoint go.
+        class_name, reader_class_name: in transformers, of the latter with span scores on top.
         config_keys: field of the configuration -> key of ``config.json``.
         optional: fields whose key a ``config.json`` may lack.
         required_values: key of ``config.json`` -> the only value that is supported, and assumed if
             the key is absent.
-        reader_class_name: class in transformers that has span scores on top.
-        reader_head: how it has them.
-        published: maps a ``config.json`` written by a newer transformers to the key names used in
-            published checkpoints (those in `config_keys`).
+        published: maps a ``config.json`` of a newer transformers to the keys in `config_keys`.
         adapt: what has to change in parameters by path, once they are read.
     """
 

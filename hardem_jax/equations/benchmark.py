@@ -44,12 +44,7 @@ def random_batch(sizes: BatchSizes, num_special: int = NUM_SPECIAL) -> Batch:
 
 
 def word_batch(sizes: BatchSizes) -> Batch:
-    """`random_batch` in words and characters: passages of T words, questions of an eighth.
-
-    Example:
-        >>> word_batch(BatchSizes(rows=2, tokens=64, solutions=3))["question_chars"].shape
-        (2, 8, 16)
-    """
+    """`random_batch` in words and characters: passages of T words, questions of an eighth."""
     rng = np.random.default_rng(0)
     read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
     equations = random_batch(sizes, num_special=0)

@@ -37,12 +37,9 @@ WORDS_FILE, CHARACTERS_FILE = "words.json", "characters.json"
 class NumericQuestions(Questions):
     """Questions answered by calculation.
 
-    Attributes:
-        rules: Z_tot.
-        numbers: what counts as a number.
-        repeated: id -> the golds of every repetition of a question in the data set; here, it is
-            once. The official evaluator scores its answer against each of them; where a question
-            was left out, each counts 0.
+    `repeated`: id -> the golds of every repetition of a question in the data set; here, it is once.
+    The official evaluator scores its answer against each of them; where a question was left out,
+    each counts 0.
     """
 
     questions: Sequence[NumericQuestion]

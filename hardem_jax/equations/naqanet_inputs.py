@@ -1,16 +1,7 @@
 """The inputs of models that read whole words, from prepared questions.
 
-What a batch holds, with R rows, P words of the passage, Q of the question, C characters of a
-word, M numbers of the passage and Z solutions; for `x` in `passage` and `question`:
-
-==================  ========================  ========================================
-``x_words``         ``[R, P or Q]`` int32     words, padded with 0
-``x_chars``         ``[R, P or Q, C]`` int32  their characters, padded with 0
-``x_where``         ``[R, P or Q]`` bool      real words
-==================  ========================  ========================================
-
-and what `hardem_jax.equations.inputs.pad_equations` adds, whose slots are the M numbers; a number
-begins at a word of the passage.
+A batch holds, for `x` in `passage` and `question`, ``x_words`` ``[R, T]`` and ``x_chars`` ``[R, T,
+C]`` int32, padded with 0, ``x_where`` ``[R, T]``, and what `pad_equations` adds.
 """
 
 from __future__ import annotations
@@ -37,12 +28,6 @@ class WordConfig:
         max_passage_words: longer passages are cut, with their numbers.
         max_question_words: longer questions are cut.
         max_word_characters: longer words are cut to this many characters.
-
-    Example:
-        >>> WordConfig(max_passage_words=0)
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: max_passage_words: expected at least 1, found 0
     """
 
     max_passage_words: int = 400

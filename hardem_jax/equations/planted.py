@@ -2,20 +2,9 @@
 
 A passage is a scoreboard, one line per person: a name and a number. A question asks for a
 difference, "How many more has Dorbert than Barmina?". Z contains every pair of numbers whose
-difference or sum is the answer: the true pair and coincidences. Only the question tells them
-apart:
-
-- the lines are shuffled, so the true pair can be anywhere;
-- numbers are small, so coincidences are frequent;
-- the two splits use different names, so answers cannot be memorised.
-
-Example:
-    >>> example = next(planted_numeric_examples(PlantedEquationsConfig(), "train"))
-    >>> n1, o1, n2, o2 = example.true_equation
-    >>> from hardem_jax.equations.solutions.numbers import find_numbers
-    >>> values = [mention.value for mention in find_numbers(example.passage)]
-    >>> abs(values[n1] - values[n2]) == example.answer
-    True
+difference or sum is the answer: the true pair and coincidences, which are frequent, for numbers are
+small. Only the question tells them apart: lines are shuffled, and the two splits use different
+names.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
 """Parts of QANet (Yu et al., 2018): encoder blocks, passage-question attention, word features.
 
-Every part takes masks and gives padding no influence on real positions: it is zeroed before a
-convolution, whose window would otherwise reach it from the last words of a text, and receives no
-attention. Like `Bert`, the modules hold only parameters; dropout keys are passed to the call.
+Padding has no influence on real positions: it is zeroed before a convolution, whose window would
+otherwise reach it, and receives no attention.
 """
 
 from __future__ import annotations

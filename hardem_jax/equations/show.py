@@ -49,14 +49,9 @@ _DEFAULT = DropNum()
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A number of an equation.
+    """A number of an equation, and its place in the passage or question; None for a constant.
 
-    Attributes:
-        value: as read from the text.
-        sign: "+" or "-"; "%" for one hundredth of it, where the rules allow percentages.
-        source: the text that it stands in; "special" for a constant such as 100.
-        start: its first character in that text; None for a constant.
-        end: the character behind its last; None for a constant.
+    `sign` is "+", "-", or "%" for one hundredth of it, where the rules allow percentages.
     """
 
     value: float
@@ -75,9 +70,8 @@ class Number:
 class Equation(Solution):
     """An equation that gives the answer.
 
-    Attributes:
-        numbers: one or two, as the formula has them; none for a count.
-        row: ``(n1, o1, n2, o2)`` as in training, see `hardem_jax.equations.solutions`.
+    `numbers` are one or two, as the formula has them, or none for a count; `row` is ``(n1, o1, n2,
+    o2)`` as in training, see `hardem_jax.equations.solutions`.
     """
 
     numbers: tuple[Number, ...]
@@ -88,12 +82,8 @@ class Equation(Solution):
 class Equations(Z[Equation]):
     """Z of a numeric question.
 
-    Attributes:
-        passage: the whole text.
-        question: the question.
-        answer: y.
-        read: how many characters of the passage were read.
-        candidates: every number that was found: source, start and exclusive end.
+    `read` is how many characters of the passage were read; `candidates` every number that was
+    found: source, start and exclusive end.
     """
 
     passage: str

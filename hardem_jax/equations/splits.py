@@ -18,12 +18,9 @@ from hardem_jax.errors import InputError
 class NumericSplit(BuiltSplit):
     """Questions on numbers of a build, see `BuiltSplit`.
 
-    Attributes:
-        rules: that Z follows.
-        numbers: what counts as a number.
-        repeated: id -> the golds of every repetition of the question in the source file; here, it
-            occurs once. The official evaluator scores its answer against each of them. Golds of
-            questions left out are not kept.
+    `repeated`: id -> the golds of every repetition of the question in the source file; here, it
+    occurs once. The official evaluator scores its answer against each. Golds of questions left out
+    are not kept.
     """
 
     KIND = RECORDS

@@ -64,10 +64,6 @@ class Highway(nnx.Module):
     r"""Highway layer (Srivastava et al., 2015): :math:`g \odot x + (1 - g) \odot f(x)`.
 
     The gate's bias starts at 1, so that the layer begins by carrying most of its input.
-
-    Example:
-        >>> Highway(4, rngs=nnx.Rngs(0))(jnp.ones((1, 2, 4))).shape
-        (1, 2, 4)
     """
 
     def __init__(self, size: int, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32):

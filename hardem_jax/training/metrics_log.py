@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import sys
 import time
@@ -11,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import rich.console
-import rich.progress
 from jax.sharding import Mesh
 
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
@@ -73,12 +72,12 @@ class RunLog:
             self._writers.append(JsonLines(directory, start, evaluated))
         if primary and config.tensorboard:
             self._writers.append(TensorBoard(directory, start))
-        self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
+        self._shows = config.progress and primary
         self._restart_clock()
         if start:
             ended = progress.stopped_early or start >= config.num_steps
             state = "run had already ended" if ended else "resumed"
-            self._display.print(f"{state} at step {start}")
+            self._print(f"{state} at step {start}")
 
     def _restart_clock(self) -> None:
         self._since, self._steps, self._waited = self._clock(), 0, 0.0
@@ -94,7 +93,7 @@ class RunLog:
             first: seconds taken by the step, from requesting its batch to its result.
         """
         total = self._clock() - self._began
-        self._display.print(
+        self._print(
             f"time to first step: {total:.1f} s (ahead-of-time compilation {compiling:.1f} s, "
             f"first step {first:.1f} s)"
         )
@@ -107,7 +106,6 @@ class RunLog:
         averager = self._progress.averager
         averager.add(metrics)
         self._steps += 1
-        self._display.advance()
         if step % self._config.log_every and step != self._config.num_steps:
             return
         seconds = max(self._clock() - self._since, 1e-9)
@@ -121,14 +119,22 @@ class RunLog:
         means["input_wait"] = self._waited / seconds
         self._restart_clock()
         averager.reset()
-        self._display.averages(step, means)
+        rate, steps = means["steps_per_second"], self._config.num_steps
+        shown = {label: means[name] for name, label in self._config.shown if name in means}
+        left = datetime.timedelta(seconds=round((steps - step) / rate))
+        text = f"step {step}/{steps}  {rate:.3g} steps/s  {format_metrics(shown)}"
+        self._print(f"{text}  {left} left")
         self._write(step, "train", means)
 
     def evaluation(self, step: int, metrics: Mapping[str, float], gained: bool) -> None:
         """Logs one evaluation; `gained` marks it as the best so far."""
         best = "  (best so far)" if gained else ""
-        self._display.print(f"step {step} evaluation  {format_metrics(metrics)}{best}")
+        self._print(f"step {step} evaluation  {format_metrics(metrics)}{best}")
         self._write(step, "eval", metrics)
+
+    def _print(self, text: str) -> None:
+        if self._shows:
+            print(text, file=sys.stderr, flush=True)
 
     def _write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
         for writer in self._writers:
@@ -149,8 +155,7 @@ class RunLog:
         self._waited += self._clock() - began
 
     def close(self) -> None:
-        """Closes the files and the display."""
-        self._display.close()
+        """Closes the files."""
         for writer in self._writers:
             writer.close()
 
@@ -225,68 +230,6 @@ def format_metrics(metrics: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 
-class Display:
-    """Progress on stderr: a bar in a terminal, plain lines elsewhere.
-
-    Args:
-        num_steps: steps in the whole run.
-        start: steps already made, for a resumed run.
-        labels: (metric name, label) pairs to show; metrics the task does not report are skipped.
-        on: False shows nothing.
-    """
-
-    def __init__(
-        self, num_steps: int, start: int, labels: tuple[tuple[str, str], ...], on: bool
-    ) -> None:
-        self._num_steps, self._labels, self._on = num_steps, labels, on
-        console = rich.console.Console(file=sys.stderr)
-        self._bar: rich.progress.Progress | None = None
-        if on and console.is_terminal:
-            self._bar = rich.progress.Progress(
-                rich.progress.TextColumn("step"),
-                rich.progress.MofNCompleteColumn(),
-                rich.progress.BarColumn(),
-                rich.progress.TimeRemainingColumn(),
-                rich.progress.TextColumn("{task.fields[shown]}"),
-                console=console,
-            )
-            self._task = self._bar.add_task("", total=num_steps, completed=start, shown="")
-            self._bar.start()
-
-    def advance(self) -> None:
-        """Advances the bar by one step."""
-        if self._bar is not None:
-            self._bar.advance(self._task)
-
-    def averages(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Shows new averages next to the bar, or on a line with the time left."""
-        shown = {label: metrics[name] for name, label in self._labels if name in metrics}
-        rate = metrics["steps_per_second"]
-        text = f"{rate:.3g} steps/s  {format_metrics(shown)}"
-        if self._bar is not None:
-            self._bar.update(self._task, shown=text)
-        else:
-            left = (self._num_steps - step) / rate
-            self.print(f"step {step}/{self._num_steps}  {text}  {_duration(left)} left")
-
-    def print(self, text: str) -> None:
-        """Prints one line, above the bar if there is one."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        elif self._on:
-            print(text, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
-
-
 def token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
     """Seconds of all devices at their bf16 peak: 6 operations per parameter (Kaplan et al., 2020).
 
@@ -304,12 +247,11 @@ def peak_flops(devices: Sequence[Any]) -> float | None:
         >>> print(peak_flops(jax.devices("cpu")))
         None
     """
-    peaks = [_peak_tflops(device.device_kind) for device in devices]
-    known = [peak for peak in peaks if peak is not None]
-    return 1e12 * sum(known) if len(known) == len(peaks) else None
-
-
-def _peak_tflops(kind: str) -> float | None:
-    # The longest name: "TPU v5 lite" also begins with "TPU v5".
-    names = [name for name in PEAK_TFLOPS if kind.startswith(name)]
-    return PEAK_TFLOPS[max(names, key=len)] if names else None
+    total = 0.0
+    for device in devices:
+        names = [name for name in PEAK_TFLOPS if device.device_kind.startswith(name)]
+        if not names:
+            return None
+        # The longest name: "TPU v5 lite" also begins with "TPU v5".
+        total += 1e12 * PEAK_TFLOPS[max(names, key=len)]
+    return total

@@ -17,14 +17,6 @@ class Mean(NamedTuple):
 
     Totals and counts are added up over micro-batches and over the steps of a log line, so a step
     with few such items weighs little, and one without any adds nothing.
-
-    Attributes:
-        total: float32 `[]`, sum of the values.
-        count: float32 `[]`, their number; may be 0.
-
-    Example:
-        >>> float(Mean(3.0, 4.0)), float(Mean(0.0, 0.0))
-        (0.75, nan)
     """
 
     total: Any
@@ -66,13 +58,8 @@ class Averager:
 class RunProgress:
     """The training loop's own state, stored with every checkpoint as JSON.
 
-    Attributes:
-        best_metric: best value of the monitored metric so far; None before the first evaluation.
-        best_step: step at which it was reached.
-        evaluations_without_gain: evaluations since then.
-        stopped_early: patience has run out; a resumed run continues only with more of it.
-        history: one entry per evaluation: `step` and the metrics.
-        averager: training metrics since the last line of `metrics.jsonl`.
+    `history` has one entry per evaluation, `averager` the training metrics since the last line of
+    `metrics.jsonl`. With more patience, a run that has stopped early goes on.
     """
 
     best_metric: float | None = None
@@ -122,7 +109,7 @@ class RunProgress:
         return bool(self.history) and self.history[-1]["step"] == step
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as nested dicts of JSON values."""
+        """The fields as nested dicts of JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.metrics_log import Display, JsonLines, RunLog, peak_flops
+from hardem_jax.training.metrics_log import JsonLines, RunLog, peak_flops
 from hardem_jax.training.run_progress import RunProgress
 
 
@@ -43,6 +43,17 @@ def test_tensorboard_files_are_written_on_request(tmp_path):
         assert bool(list(tmp_path.glob("tensorboard/events.*"))) is tensorboard
 
 
+def test_lines_show_averages_and_the_time_left(tmp_path, capsys):
+    labels = (("loss", "loss"), ("hard", "hard share"), ("z_size", "mean |Z|"))
+    log = run_log(tmp_path, progress=True, shown=labels)
+    for step in (1, 2):
+        log.step(step, {"loss": 0.25, "hard": 0.5, "grad_norm": 3.0})
+    log.close()
+    # z_size is not among the metrics of this task; 2 of 4 steps are left at 2 in 10 seconds.
+    expected = "step 2/4  0.2 steps/s  loss 0.25  hard share 0.5  0:00:10 left\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_rates_of_tokens_and_of_what_the_devices_could_do(tmp_path):
     for name, cost in (("unknown", None), ("known", 1e-3)):
         folder = tmp_path / name
@@ -55,31 +66,6 @@ def test_rates_of_tokens_and_of_what_the_devices_could_do(tmp_path):
         # Two steps in the 10 seconds between two looks at the clock.
         assert means["tokens_per_second"] == 800
         assert means.get("mfu") == (None if cost is None else pytest.approx(0.8))
-
-
-def test_plain_lines_where_there_is_no_terminal(capsys):
-    labels = (("loss", "loss"), ("hard", "hard share"), ("z_size", "mean |Z|"))
-    display = Display(100, 0, labels, on=True)
-    display.advance()
-    metrics = {"loss": 0.25, "hard": 0.5, "grad_norm": 3.0, "steps_per_second": 2.0}
-    display.averages(40, metrics)
-    display.close()
-    # z_size is not among the metrics of this task; 60 steps are left at 2 a second.
-    expected = "step 40/100  2 steps/s  loss 0.25  hard share 0.5  0:00:30 left\n"
-    assert capsys.readouterr().err == expected
-
-
-def test_a_bar_in_a_terminal(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "120")
-    display = Display(100, 39, (("loss", "loss"),), on=True)
-    display.advance()
-    display.averages(40, {"loss": 0.25, "steps_per_second": 2.0})
-    display.print("evaluated [EM 50]")
-    display.close()
-    err = capsys.readouterr().err
-    assert "40/100" in err.replace(" ", "") and "loss 0.25" in err
-    assert "evaluated [EM 50]" in err
 
 
 @pytest.mark.parametrize(

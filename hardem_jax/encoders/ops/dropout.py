@@ -33,9 +33,9 @@ def dropout_seeds(key: jax.Array) -> jax.Array:
 def keep_mask(seeds: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
     """Bool mask of this shape, true where the element is kept.
 
-    The hash is two keyed applications of `lowbias32`, the 32-bit integer mixer with the smallest
-    bias found by Wellons' hash-prospector search: a single application would make the masks of
-    two keys permutations of each other. Elements beyond 2**32 reuse the bits of the first ones.
+    Two keyed applications of `lowbias32`, the 32-bit mixer with the smallest bias found by Wellons'
+    hash-prospector search: one alone would make the masks of two keys permutations of each other.
+    Elements beyond 2**32 reuse the bits of the first ones.
     """
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1
@@ -67,10 +67,7 @@ def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
 def drop_rows(
     x: jax.Array, index: jax.Array, first: jax.Array, second: jax.Array, rate: float
 ) -> jax.Array:
-    """`drop_and_scale` of the part of an array whose elements have these row-major indices.
-
-    For kernels, which see a tile at a time.
-    """
+    """`drop_and_scale` of a tile, whose elements have these row-major indices, in kernels."""
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(_kept(index, first, second, rate), x * scale, 0.0)
 

@@ -51,20 +51,10 @@ def norm(
     eps: float,
     interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """LayerNorm(residual + dropout(x + offset)), and what its gradient needs.
+    """LayerNorm(residual + dropout(x + offset)) of [N, D], and what its gradient needs.
 
-    Args:
-        residual, x: [N, D], of one dtype.
-        offset, scale, bias: float32 [D].
-        seeds: uint32 [2] of the mask.
-        first: uint32 [], how many rows of the mask belong to other devices before this one.
-        rate: of dropout.
-        eps: added to the variance.
-        interpret: run the kernel's body as ordinary operations, on any device.
-
-    Returns:
-        The output and the normalised sum [N, D]; its means and reciprocal standard deviations,
-        float32 [N].
+    `first` is how many rows of the dropout mask belong to other devices before this one. Returns
+    the output and the normalised sum; its means and reciprocal standard deviations, float32 [N].
     """
     num_rows, width = x.shape
     grid = _Grid(num_rows, width, FORWARD)
@@ -112,9 +102,8 @@ def norm_gradient(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The gradient of `norm`; `grads` of its output, one or several, are added up.
 
-    Returns:
-        The gradients of residual and x, [N, D] (one array twice without dropout), and column sums,
-        float32 [P, 3, D] over the rows of each program: the gradients of scale, bias and offset.
+    Returns the gradients of residual and x (one array twice without dropout), and the column sums
+    of each program, float32 [P, 3, D]: the gradients of scale, bias and offset.
     """
     num_rows, width = added.shape
     grid = _Grid(num_rows, width, BACKWARD)
@@ -246,10 +235,10 @@ def _row_sums(parts: list[jax.Array]) -> jax.Array:
 
 
 class _Grid(NamedTuple):
-    """How an array [N, D] is cut: tiles of rows, and columns into loads.
+    """How an array [N, D] is cut: tiles of rows, and columns into loads, powers of two for Triton.
 
-    Both are powers of two, as Triton requires. Loads have the largest that divides D, so that no
-    lane is idle (768 columns are three loads of 256); a D without a large one is masked instead.
+    Loads have the largest that divides D, so that no lane is idle (768 columns are three loads of
+    256); a D without a large one is masked instead.
     """
 
     num_rows: int
