@@ -3,11 +3,12 @@
 import difflib
 import errno
 import numbers
+import operator
 import os
 import re
 import signal
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 # Room for a path and two lists of names.
@@ -138,11 +139,12 @@ def require(
     at_most: float | None = None,
     below: float | None = None,
     integer: bool = False,
+    optional: bool = True,
 ) -> None:
     """Checks that attributes of a configuration are finite numbers within bounds.
 
-    None passes; every element of a tuple is checked. Integers must fit 32 bits unless `at_most` or
-    `below` sets another limit.
+    None passes if it is `optional`; every element of a tuple is checked. Integers must fit 32 bits
+    unless `at_most` or `below` sets another limit.
 
     Example:
         >>> import types
@@ -151,31 +153,31 @@ def require(
         ...
         hardem_jax.errors.InputError: top: expected at least 1, found 0
     """
-    bounds = [f"at least {at_least}"] * (at_least is not None)
-    bounds += [f"more than {above}"] * (above is not None)
-    bounds += [f"at most {at_most}"] * (at_most is not None)
-    bounds += [f"less than {below}"] * (below is not None)
-    expected = " and ".join(bounds) or "a finite number"
+    kind, wanted = (numbers.Integral, "an integer") if integer else (numbers.Real, "a number")
+    bounds = [
+        (f"{word} {bound}", bound, inside)
+        for word, bound, inside in (
+            ("at least", at_least, operator.ge),
+            ("more than", above, operator.gt),
+            ("at most", at_most, operator.le),
+            ("less than", below, operator.lt),
+        )
+        if bound is not None
+    ]
+    expected = " and ".join(text for text, *_ in bounds) or "a finite number"
     for name in names:
-        values = getattr(config, name)
-        for value in values if isinstance(values, (tuple, list)) else (values,):
-            if value is None:
+        found = getattr(config, name)
+        values: Sequence[Any] = found if isinstance(found, (tuple, list)) else (found,)
+        for value in values:
+            if value is None and optional:
                 continue
-            is_integer = issubclass(type(value), numbers.Integral)  # includes numpy integers
-            is_number = is_integer if integer else issubclass(type(value), numbers.Real)
-            if isinstance(value, bool) or not is_number:
-                wanted = "an integer" if integer else "a number"
+            if value is None or isinstance(value, bool) or not issubclass(type(value), kind):
                 raise InputError(f"{name}: expected {wanted}, found {value!r}")
+            is_integer = issubclass(type(value), numbers.Integral)  # includes numpy integers
             if is_integer and at_most is None and below is None and value > LARGEST:
                 raise InputError(f"{name}: expected at most {LARGEST}, found {value}")
-            inside = (
-                abs(value) < float("inf")  # false for NaN
-                and (at_least is None or value >= at_least)
-                and (above is None or value > above)
-                and (at_most is None or value <= at_most)
-                and (below is None or value < below)
-            )
-            if not inside:
+            # Of NaN the first is false.
+            if not (abs(value) < float("inf") and all(f(value, x) for _, x, f in bounds)):
                 raise InputError(f"{name}: expected {expected}, found {value}")
 
 

@@ -79,9 +79,6 @@ class HardEM:
     """How that probability changes, see `losses.hard_probability`."""
 
     def __post_init__(self) -> None:
-        if self.schedule not in (names := ("linear", "switch", "as-printed")):
-            expected = f"schedule must be one of {', '.join(names)}"
-            raise ValueError(f"HardEM: {expected}, got {self.schedule!r}")
         if self.tau is not None and not self.tau >= 0:
             raise ValueError(f"HardEM: tau must be None, 0 or a number of steps, got {self.tau}")
         if not 0 < self.cap <= 1:

@@ -8,8 +8,8 @@ which every backend runs fastest.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, get_args
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +18,15 @@ from jax.typing import DTypeLike
 
 from hardem_jax.encoders.config import Implementation, Remat
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
-from hardem_jax.errors import LARGEST, InputError
+from hardem_jax.errors import InputError, require
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
     """Sizes of an encoder; architectures add fields with a default.
 
-    `sizes` are the fields that are positive integers, or at least what `smallest` says; `rates`
-    those in [0, 1). One `InputError` names every field that cannot be.
+    `sizes` are the fields that are positive integers; `rates` those in [0, 1). An `InputError`
+    names the first field that cannot be.
     """
 
     model_type: ClassVar[str]
@@ -34,7 +34,6 @@ class EncoderConfig:
         *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
         *("intermediate_size", "max_position_embeddings"),
     )
-    smallest: ClassVar[Mapping[str, int]] = {}
     rates: ClassVar[tuple[str, ...]] = ("hidden_dropout", "attention_dropout")
 
     vocab_size: int
@@ -45,24 +44,16 @@ class EncoderConfig:
     max_position_embeddings: int = 512
 
     def __post_init__(self) -> None:
-        if faults := list(self._faults()):
-            raise InputError(f"{type(self).__name__}: " + "; ".join(faults))
-
-    def _faults(self) -> Iterator[str]:
-        values: Any = self
-        for name in self.sizes:
-            value, least = getattr(values, name), self.smallest.get(name, 1)
-            if type(value) is not int or not least <= value <= LARGEST:
-                yield f"{name}: expected a positive integer, found {value!r}"
-        for name in self.rates:
-            value = getattr(values, name)
-            if type(value) not in (int, float) or not 0 <= value < 1:
-                yield f"{name}: expected a number in [0, 1), found {value!r}"
-        if not isinstance(values.hidden_act, str) or values.hidden_act not in ACTIVATIONS:
-            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {values.hidden_act!r}"
-        sizes = self.hidden_size, self.num_attention_heads
-        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:
-            yield f"hidden_size: expected a multiple of {sizes[1]} heads, found {sizes[0]}"
+        require(self, *self.sizes, at_least=1, integer=True, optional=False)
+        require(self, *self.rates, at_least=0, below=1, optional=False)
+        act: Any = vars(self)["hidden_act"]
+        if not isinstance(act, str) or act not in ACTIVATIONS:
+            raise InputError(f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {act!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                f"hidden_size: expected a multiple of {self.num_attention_heads} heads, found "
+                f"{self.hidden_size}"
+            )
 
     @property
     def head_size(self) -> int:
@@ -93,9 +84,6 @@ class Encoder(nnx.Module):
         attention: its implementation, see `hardem_jax.encoders.ops.attention`.
         scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
             `jax.lax.scan`: same outputs, and compile time independent of depth.
-
-    Raises:
-        InputError: unknown `remat`.
     """
 
     EMBEDDINGS: ClassVar[Any]
@@ -111,9 +99,6 @@ class Encoder(nnx.Module):
         attention: Implementation = "auto",
         scan_layers: bool = False,
     ):
-        if remat not in get_args(Remat):
-            names = ", ".join(get_args(Remat))
-            raise InputError(f"remat: expected one of {names}, found {remat!r}")
         self.config = config
         self.dtype = dtype
         self.remat: Remat = remat

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+from hardem_jax.encoders.base import EncoderConfig
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.weights import Architecture, WeightTable, dense, embedding, layer_norm
 
@@ -22,7 +23,7 @@ class DistilBertConfig(BertConfig):
     """
 
     model_type: ClassVar[str] = "distilbert"
-    smallest: ClassVar = {"type_vocab_size": 0}
+    sizes: ClassVar = EncoderConfig.sizes
 
     type_vocab_size: int = 0
 

@@ -82,12 +82,10 @@ def dense(
     *,
     rngs: nnx.Rngs,
     dtype: DTypeLike = jnp.float32,
-    use_bias: bool = True,
+    **options: Any,
 ) -> Linear:
     """A dense layer with the initial values of `KERNEL_INIT`."""
-    return Linear(
-        inputs, outputs, kernel_init=KERNEL_INIT, use_bias=use_bias, dtype=dtype, rngs=rngs
-    )
+    return Linear(inputs, outputs, kernel_init=KERNEL_INIT, dtype=dtype, rngs=rngs, **options)
 
 
 @jax.custom_vjp

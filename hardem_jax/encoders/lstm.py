@@ -37,8 +37,6 @@ class BiLSTMs(nnx.Module):
         dropout: float,
         rngs: nnx.Rngs,
     ):
-        if size % _DIRECTIONS:
-            raise ValueError(f"size must be even, got {size}")
         hidden = size // _DIRECTIONS
         bound = 1 / math.sqrt(hidden)
 

@@ -7,7 +7,7 @@ the span and selector heads has a bias.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -30,7 +30,7 @@ from hardem_jax.encoders.weights import (
     embedding,
     layer_norm,
 )
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 # Standard deviation of the initial weights, cut off at twice as much (the paper, appendix A).
 _INIT_STDDEV = 0.02
@@ -77,18 +77,15 @@ class ModernBertConfig(EncoderConfig):
     attention_dropout: float = 0.0
     pad_token_id: int | None = None
 
-    def _faults(self) -> Iterator[str]:
-        yield from super()._faults()
-        for name in _BASES:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 < value < float("inf"):
-                yield f"{name}: expected a positive number, found {value!r}"
-        pad, entries = self.pad_token_id, self.vocab_size
-        if pad is not None and (type(pad) is not int or not 0 <= pad < entries):
-            yield f"pad_token_id: expected one of {entries} entries or none, found {pad!r}"
-        sizes = self.hidden_size, self.num_attention_heads
-        if all(type(size) is int and size > 0 for size in sizes) and self.head_size % 2:
-            yield f"hidden_size: expected a multiple of twice {sizes[1]} heads, found {sizes[0]}"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, *_BASES, above=0, optional=False)
+        require(self, "pad_token_id", at_least=0, below=self.vocab_size, integer=True)
+        if self.head_size % 2:
+            raise InputError(
+                f"hidden_size: expected a multiple of twice {self.num_attention_heads} heads, "
+                f"found {self.hidden_size}"
+            )
 
     def window(self, layer: int) -> int | None:
         """How far a token sees to either side in this layer; `None`: the whole input."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import ClassVar
 
 from hardem_jax.encoders.bert import CONFIG_KEYS, TENSORS, Bert, BertConfig
 from hardem_jax.encoders.weights import Architecture, WeightTable
-from hardem_jax.errors import LARGEST
+from hardem_jax.errors import InputError, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +31,13 @@ class RobertaConfig(BertConfig):
     layer_norm_eps: float = 1e-5
     pad_token_id: int = 1
 
-    def _faults(self) -> Iterator[str]:
-        yield from super()._faults()
-        value = self.pad_token_id
-        if type(value) is not int or not 0 <= value <= LARGEST:
-            yield f"pad_token_id: expected an integer of at least 0, found {value!r}"
-        elif type(self.max_position_embeddings) is int and self.max_tokens < 1:
-            yield (
-                f"max_position_embeddings: expected more than {self.first_position}, "
-                f"found {self.max_position_embeddings}"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "pad_token_id", at_least=0, integer=True, optional=False)
+        if self.max_tokens < 1:
+            raise InputError(
+                f"max_position_embeddings: expected more than {self.first_position}, found "
+                f"{self.max_position_embeddings}"
             )
 
     @property

@@ -361,8 +361,7 @@ class AbilityDistribution:
         Args:
             pairs, lone: Z_tot, as in `TagDistribution.top`.
         """
-        if isinstance(self.signs, EquationDistribution):
-            raise ValueError("signs are already distributed over equations")
+        assert isinstance(self.signs, TagDistribution)
         signs = self.signs.over_equations(pairs=pairs, lone=lone)
         counts_only = jnp.array([-jnp.inf, 0.0], jnp.float32)[None]
         possible = jnp.isfinite(signs.log_total)[:, None]

@@ -48,7 +48,8 @@ class EquationTagger(nnx.Module):
             as its text gets longer. Without it, probabilities can be compared between texts of
             different lengths, and the gradient comes from the numbers alone instead of from
             hundreds of words tagged NONE.
-        rules: normalise P(z | x) over the equations of these rules, and not over all taggings.
+        rules: normalise P(z | x) over the equations of these rules, and not over all taggings;
+            ``product_over`` then changes nothing.
 
     Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids`` ``[B, T]``
     int32, ``where`` ``[B, T]`` bool (real tokens), ``number_tokens`` ``[B, M]`` int32 (first
@@ -56,9 +57,6 @@ class EquationTagger(nnx.Module):
     and returns a `TagDistribution` over |S| + M slots, special numbers first. With ``rules`` it
     takes ``kinds`` ``[B, |S| + M]`` too, and returns an `EquationDistribution`. ``rngs`` with the
     stream ``dropout`` turns dropout on.
-
-    Raises:
-        ValueError: an unknown ``product_over``, or "tokens" with ``rules``, where it cancels.
 
     Example:
         >>> from hardem_jax.encoders.bert import Bert, BertConfig
@@ -83,10 +81,6 @@ class EquationTagger(nnx.Module):
         rules: EquationRules | None = None,
         rngs: nnx.Rngs,
     ):
-        if product_over not in ("numbers", "tokens"):
-            raise ValueError(f"product_over must be 'numbers' or 'tokens', got {product_over!r}")
-        if rules is not None and product_over == "tokens":
-            raise ValueError("product_over='tokens' cancels in P(z | x) over equations")
         head = functools.partial(
             nnx.Linear,
             encoder.config.hidden_size,

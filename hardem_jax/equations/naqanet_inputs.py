@@ -15,9 +15,8 @@ import numpy as np
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.equations.examples import NumericQuestion
 from hardem_jax.equations.inputs import NumericInput, NumericInputs, pad_equations
-from hardem_jax.equations.solutions.rules import PASSAGE
 from hardem_jax.equations.words import PAD, Vocabulary, Words, char_ids, split_words, words_at
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +80,6 @@ class WordInputs(NumericInputs[WordInput]):
 
         inputs: list[WordInput] = []
         for question in questions:
-            if (question.kinds != PASSAGE).any():
-                raise InputError(
-                    f"data: question {question.id}: expected numbers of the passage only, found "
-                    "special ones or some of the question"
-                )
             text, passage_words, passage_chars = passage(question.passage)
             asked = split_words(question.question, limit=config.max_question_words)
             question_words, question_chars = ids(asked)

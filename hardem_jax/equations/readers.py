@@ -93,8 +93,6 @@ def read_drop(
         >>> example.passage_id, example.answer, example.golds == (answer,)
         ('nfl_1', 3.0, True)
     """
-    if max_words is not None and max_words < 1:
-        raise InputError(f"max_words: expected at least 1, found {max_words}")
     seen: set[str] = set()
     for passage_id, record in iter_json_entries(file):
         place = f"{file}: {passage_id}"

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.layers import KERNEL_INIT, Linear, dense, masked_max
+from hardem_jax.encoders.layers import dense, masked_max
 from hardem_jax.encoders.ops.dropout import dropout
 from hardem_jax.errors import InputError
 
@@ -68,14 +68,8 @@ class Highway(nnx.Module):
 
     def __init__(self, size: int, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32):
         self.transform = dense(size, size, rngs=rngs, dtype=dtype)
-        self.gate = Linear(
-            size,
-            size,
-            kernel_init=KERNEL_INIT,
-            bias_init=nnx.initializers.ones_init(),
-            dtype=dtype,
-            rngs=rngs,
-        )
+        ones = nnx.initializers.ones_init()
+        self.gate = dense(size, size, rngs=rngs, dtype=dtype, bias_init=ones)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[..., D] -> [..., D]."""

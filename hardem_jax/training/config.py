@@ -69,8 +69,6 @@ class LoopConfig:
         counts = ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience")
         require(self, *counts, at_least=1)
         require(self, "seed", at_least=0, below=2**32)
-        if self.mode not in ("max", "min"):
-            raise InputError(f"mode: expected 'max' or 'min', found {self.mode!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,5 +120,3 @@ class OptimizerConfig:
             if not 0 <= factor < float("inf"):
                 found = self.rate_multipliers
                 raise InputError(f"rate_multipliers: expected factors of at least 0, found {found}")
-        if self.schedule not in ("linear", "constant"):
-            raise InputError(f"schedule: expected 'linear' or 'constant', found {self.schedule!r}")

@@ -20,9 +20,6 @@ def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Sch
     `num_steps` must be the number of updates that the run will actually make; deriving it from
     epochs of a different shard or batch size would end the decay early or never.
 
-    Raises:
-        InputError: if `num_steps` < 1.
-
     Example:
         >>> schedule = learning_rate_schedule(OptimizerConfig(1.0, warmup_fraction=0.2), 10)
         >>> [round(float(schedule(n)), 3) for n in (0, 1, 2, 6, 10)]
@@ -31,8 +28,6 @@ def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Sch
         >>> float(schedule(0)), float(schedule(1)), float(schedule(10))
         (0.0, 0.5, 0.5)
     """
-    if num_steps < 1:
-        raise InputError(f"num_steps: expected at least 1, found {num_steps}")
     warmup_steps = int(config.warmup_fraction * num_steps)
     if config.schedule == "constant":
         after = optax.constant_schedule(config.learning_rate)
@@ -259,7 +254,7 @@ def make_optimizer(
         num_steps: total number of updates.
 
     Raises:
-        InputError: if a prefix of `rate_multipliers` matches no parameter, or `num_steps` < 1.
+        InputError: if a prefix of `rate_multipliers` matches no parameter.
 
     Example:
         >>> params = {"kernel": jax.numpy.ones((2, 2)), "bias": jax.numpy.zeros(2)}

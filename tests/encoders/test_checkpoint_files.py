@@ -124,8 +124,9 @@ def test_half_precision_becomes_float32(folder, dtype):
         ({"is_decoder": True}, "is_decoder: expected False, found True"),
         ({"hidden_act": "swish"}, "hidden_act: expected one of .*, found 'swish'"),
         ({"hidden_act": ["gelu"]}, r"hidden_act: expected one of .*, found \['gelu'\]"),
-        ({"hidden_size": 10**20}, "hidden_size: expected a positive integer, found 1000"),
-        ({"hidden_size": "8"}, "hidden_size: expected a positive integer, found '8'"),
+        ({"hidden_size": 10**20}, "hidden_size: expected at most 2147483647, found 1000"),
+        ({"hidden_size": "8"}, "hidden_size: expected an integer, found '8'"),
+        ({"hidden_size": None}, "hidden_size: expected an integer, found None"),
         (
             {"remove": ("vocab_size", "model_type")},
             "config.json: missing keys model_type, vocab_size$",

@@ -82,22 +82,6 @@ def test_vocabulary_round_trip(tmp_path):
     assert Vocabulary.load(tmp_path / "words.json") == vocabulary
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "words.json: expected a JSON object, found broken JSON"),
-        ('{"entries": [1], "lower": true}', "no list of strings"),
-        ('{"entries": ["a"]}', "'lower'"),
-        ('{"entries": ["a", "a"], "lower": true}', "words.json: vocabulary: .*'a' again"),
-    ],
-)
-def test_broken_vocabulary(tmp_path, content, message):
-    file = tmp_path / "words.json"
-    file.write_text(content)
-    with pytest.raises(InputError, match=message):
-        Vocabulary.load(file)
-
-
 def test_characters_are_cut_and_padded():
     vocabulary = Vocabulary(tuple("abcd"), lower=False)
     ids = char_ids(split_words("abcda A"), vocabulary, length=3)

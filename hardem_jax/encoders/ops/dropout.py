@@ -20,8 +20,6 @@ def keep_threshold(rate: float) -> int:
 
     `dropout` divides by this share, not by `1 - rate`, so that the expectation is exact.
     """
-    if not 0 <= rate < 1:
-        raise ValueError(f"dropout rate: expected 0 <= rate < 1, found {rate}")
     return min(max(round((1 - rate) * _RANGE), 1), _RANGE - 1)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hardem_jax.errors import check_choice, require
+from hardem_jax.errors import require
 
 SPECIAL, PASSAGE, QUESTION = 0, 1, 2
 NONE, PLUS, MINUS, PERCENT, COUNT = 0, 1, 2, 3, 4
@@ -60,7 +60,6 @@ class EquationRules:
     digits: int = 5
 
     def __post_init__(self) -> None:
-        check_choice(self.percent, Percent, "percent")
         require(self, "max_count", at_least=0)
         require(self, "digits", at_least=0, at_most=15)
 

@@ -265,7 +265,6 @@ INTEGERS = "^equations: expected .* integers, found shape"
             for y in (np.inf, np.nan, "twelve", "1,2", "", None, [12.0, 3.0], b"x", {}, 10**400)
         ),
         (lambda: EquationRules(digits=16), InputError, "digits: expected .* found 16"),
-        (lambda: EquationRules(percent="terms"), InputError, "percent: expected one of .*'terms'"),
         (lambda: NumberTable(np.array([1.0, np.inf]), [0, 1]), ValueError, "finite numbers, found"),
         (lambda: NumberTable(np.ones(1), [0, 1]), ValueError, r"shapes \(1,\) and \(2,\)"),
         (lambda: NumberTable(np.ones(2), [1, 0]), ValueError, "expected special, then passage"),
