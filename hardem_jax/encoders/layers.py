@@ -10,8 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.encoders.ops.attention import Implementation, attention, check_attention
-from hardem_jax.encoders.ops.dropout import dropout_seeds
-from hardem_jax.encoders.ops.fused import layer_norm, linear
+from hardem_jax.encoders.ops.fused import dropout_seeds, layer_norm, linear
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
 KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")

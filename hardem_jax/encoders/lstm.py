@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hardem_jax.encoders.ops.dropout import dropout
-from hardem_jax.encoders.ops.fused import linear
+from hardem_jax.encoders.ops.fused import dropout, linear
 
 _DIRECTIONS = 2
 _GATES = 4  # input, forget, cell, output

@@ -19,8 +19,7 @@ from jax.typing import DTypeLike
 from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
 from hardem_jax.encoders.ops.attention import Implementation
-from hardem_jax.encoders.ops.dropout import dropout
-from hardem_jax.encoders.ops.fused import ACTIVATIONS
+from hardem_jax.encoders.ops.fused import ACTIVATIONS, dropout
 from hardem_jax.encoders.weights import (
     Architecture,
     ReaderHead,

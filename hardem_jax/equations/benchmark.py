@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from hardem_jax.encoders.config import NAQANetConfig
+from hardem_jax.equations.config import NAQANetConfig
 from hardem_jax.equations.solutions.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
 from hardem_jax.task.benchmark import Batch, BatchSizes, Step, random_texts
 

@@ -17,9 +17,9 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax import masked
-from hardem_jax.encoders.config import NAQANetConfig
 from hardem_jax.encoders.layers import dense
-from hardem_jax.encoders.ops.dropout import dropout
+from hardem_jax.encoders.ops.fused import dropout
+from hardem_jax.equations.config import NAQANetConfig
 from hardem_jax.equations.distribution import AbilityDistribution
 from hardem_jax.equations.qanet import PassageQuestionAttention, QANetEncoder
 from hardem_jax.equations.solutions.rules import EquationRules

@@ -18,8 +18,7 @@ from jax.typing import DTypeLike
 from hardem_jax import masked
 from hardem_jax.encoders.base import stack
 from hardem_jax.encoders.layers import KERNEL_INIT, LayerNorm, dense
-from hardem_jax.encoders.ops.dropout import dropout
-from hardem_jax.encoders.ops.fused import attention
+from hardem_jax.encoders.ops.fused import attention, dropout
 
 LAYER_NORM_EPS = 1e-5
 

@@ -12,7 +12,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.encoders.layers import dense, masked_max
-from hardem_jax.encoders.ops.dropout import dropout
+from hardem_jax.encoders.ops.fused import dropout
 from hardem_jax.errors import InputError
 
 # Standard deviation of embeddings that are trained from scratch.

@@ -28,7 +28,7 @@ from flax import nnx
 from hardem_jax import masked
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.layers import dense
-from hardem_jax.encoders.ops.dropout import dropout
+from hardem_jax.encoders.ops.fused import dropout
 from hardem_jax.encoders.packing import encode
 from hardem_jax.programs.distribution import ProgramDistribution
 from hardem_jax.programs.solutions.rules import may_modify, may_select

@@ -1,10 +1,16 @@
-"""Operations of transformer layers with hand-written derivatives.
+"""Dropout without random bits in memory, and operations with hand-written derivatives.
 
-Each keeps its inputs (attention: the probabilities too) and recomputes the rest in the backward
-pass. Without them, attention makes a step of BERT slower, and its memory at least a seventh
-larger. The others matter where `scan_layers` makes a loop of the layers: XLA stores everything that
-the derivative of its body needs, whereas in unrolled layers it mostly finds by itself what to
-recompute. Statistics, softmax and activations are in float32 whatever the compute dtype.
+The mask of dropout is a hash of (key, element index). Threefry spends about twenty rounds on every
+element, which at attention sizes costs as much as the softmax; two seeds and a row-major index take
+a few integer operations, which XLA fuses into the multiplication. The mask is the same on any
+number of devices.
+
+Each operation keeps its inputs (attention: the probabilities too) and recomputes the rest in the
+backward pass. Without them, attention makes a step of BERT slower, and its memory at least a
+seventh larger. The others matter where `scan_layers` makes a loop of the layers: XLA stores
+everything that the derivative of its body needs, whereas in unrolled layers it mostly finds by
+itself what to recompute. Statistics, softmax and activations are in float32 whatever the compute
+dtype.
 """
 
 from __future__ import annotations
@@ -15,12 +21,74 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-
-from hardem_jax.encoders.ops.dropout import drop_and_scale
+import numpy as np
 
 # Added to the scores of masked keys: low enough that exp gives exactly 0 next to any real score,
 # finite so that a row without a real key gives no NaN.
 MASK = -1e9
+_RANGE = 2**32
+
+
+def keep_threshold(rate: float) -> int:
+    """Number of 32-bit hashes, out of 2**32, that keep an element.
+
+    `dropout` divides by this share, not by `1 - rate`, so that the expectation is exact.
+    """
+    return min(max(round((1 - rate) * _RANGE), 1), _RANGE - 1)
+
+
+def dropout_seeds(key: jax.Array) -> jax.Array:
+    """Two words that fix a mask: uint32 [2] from a `jax.random` key of any implementation."""
+    return jax.random.bits(key, (2,), jnp.uint32)
+
+
+def keep_mask(seeds: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
+    """Bool mask of this shape, true where the element is kept.
+
+    Two keyed applications of `lowbias32`, the 32-bit mixer with the smallest bias found by Wellons'
+    hash-prospector search: one alone would make the masks of two keys permutations of each other.
+    Elements beyond 2**32 reuse the bits of the first ones.
+    """
+    index = jnp.zeros(shape, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        # A sum of iotas, not a reshaped flat one: each is partitioned along with its axis.
+        iota = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        index = index + iota * jnp.uint32(stride % _RANGE)
+        stride *= shape[axis]
+    return _kept(index, seeds[0], seeds[1], rate)
+
+
+def _kept(index: jax.Array, first: jax.Array, second: jax.Array, rate: float) -> jax.Array:
+    bits = _lowbias32(_lowbias32(index ^ first) + second)
+    return bits < np.uint32(keep_threshold(rate))
+
+
+def _lowbias32(x: jax.Array) -> jax.Array:
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
+    """`dropout` for callers that already have the seeds, such as hand-written derivatives."""
+    scale = _RANGE / keep_threshold(rate)
+    return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))
+
+
+def drop_rows(
+    x: jax.Array, index: jax.Array, first: jax.Array, second: jax.Array, rate: float
+) -> jax.Array:
+    """`drop_and_scale` of a tile, whose elements have these row-major indices, in kernels."""
+    scale = _RANGE / keep_threshold(rate)
+    return jnp.where(_kept(index, first, second, rate), x * scale, 0.0)
+
+
+def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+    """Inverted dropout (Srivastava et al., 2014), `0 <= rate < 1`; without a key, `x` itself."""
+    if key is None or rate == 0:
+        return x
+    return drop_and_scale(x, dropout_seeds(key), rate)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))

@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from hardem_jax.encoders.ops.dropout import drop_rows
+from hardem_jax.encoders.ops.fused import drop_rows
 
 
 class Tiling(NamedTuple):

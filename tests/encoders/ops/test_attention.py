@@ -15,7 +15,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, 
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.ops import attention_kernels
 from hardem_jax.encoders.ops.attention import attention, kernels
-from hardem_jax.encoders.ops.dropout import dropout_seeds
+from hardem_jax.encoders.ops.fused import dropout_seeds
 from hardem_jax.errors import InputError
 
 B, T, HEADS, SIZE = 8, 20, 2, 8

@@ -7,8 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.encoders.ops.dropout import dropout_seeds, keep_mask, keep_threshold
-from hardem_jax.encoders.ops.fused import attention, layer_norm, linear
+from hardem_jax.encoders.ops.fused import (
+    attention,
+    dropout_seeds,
+    keep_mask,
+    keep_threshold,
+    layer_norm,
+    linear,
+)
 from tests.marks import slow
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from flax import nnx
 from hardem_jax.encoders import bert
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.ops import attention, fused, gpu_kernels, post_norm
-from hardem_jax.encoders.ops.dropout import drop_and_scale
+from hardem_jax.encoders.ops.fused import drop_and_scale
 
 # Largest relative error of an array, by dtype.
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2e-2}
