@@ -25,12 +25,8 @@ def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
         local = offline is not None
         return Path(snapshot_download(name, allow_patterns=[*patterns], local_files_only=local))
     except Exception as error:
-        cause = offline or error
-        reason = str(cause).strip().partition("\n")[0]
-        raise InputError(
-            f"{name}: found neither a local folder nor {what} to download "
-            f"({type(cause).__name__}: {reason})"
-        ) from error
+        found = f"found neither a local folder nor {what} to download"
+        raise InputError(f"{name}: {found} ({_first_line(offline or error)})") from error
 
 
 def upload(folder: Path, name: str, *, private: bool = True) -> str:
@@ -45,8 +41,10 @@ def upload(folder: Path, name: str, *, private: bool = True) -> str:
         address = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a model")
     except Exception as error:  # any type: the client lets those of its HTTP library through
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"{name}: could not be uploaded ({type(error).__name__}: {reason})"
-        ) from error
+        raise InputError(f"{name}: could not be uploaded ({_first_line(error)})") from error
     return str(address)
+
+
+def _first_line(error: Exception) -> str:
+    reason = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {reason}"

@@ -106,19 +106,36 @@ class TaggerInputs(NumericInputs[EquationInput]):
         max_tokens: int = 512,
         max_question_tokens: int = 64,
     ):
-        without_passage = max_question_tokens + tokenizer.template.num_special_tokens
+        template = tokenizer.template
+        without_passage = max_question_tokens + template.num_special_tokens
         if max_tokens <= without_passage:
             raise InputError(
                 f"max_tokens: expected more than {without_passage}, found {max_tokens}"
             )
+
+        def item(question: NumericQuestion, asked: Encoding) -> EquationInput:
+            passage = encoded[question.passage]
+            first = asked.ids[:max_question_tokens]
+            second = passage.ids[: max_tokens - len(first) - template.num_special_tokens]
+            passage_start = template.second_start(len(first))
+            in_passage = question.kinds[len(question.kinds) - len(question.spans) :] == PASSAGE
+            # The token that holds a number's first character; past the end if it was cut.
+            places = [
+                np.searchsorted(text.offsets[:, 1], question.spans[:, 0], side="right")
+                for text in (passage, asked)
+            ]
+            kept = np.where(in_passage, places[0] < len(second), places[1] < len(first))
+            starts = passage_start, len(template.before)
+            tokens = np.where(in_passage, *(n + at for n, at in zip(places, starts, strict=True)))
+            ids = template.join(first, second)
+            return EquationInput.of(
+                question, tokens, kept, token_ids=ids, passage_start=passage_start
+            )
+
         passages = list(dict.fromkeys(question.passage for question in questions))
         encoded = dict(zip(passages, tokenizer.encode(passages), strict=True))
         asked = tokenizer.encode([question.question for question in questions])
-        limits = max_tokens, max_question_tokens
-        inputs = [
-            _input(question, encoded[question.passage], encoding, tokenizer, *limits)
-            for question, encoding in zip(questions, asked, strict=True)
-        ]
+        inputs = [item(*pair) for pair in zip(questions, asked, strict=True)]
         super().__init__(inputs, [len(x.token_ids) for x in inputs])
 
 

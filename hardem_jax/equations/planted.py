@@ -58,7 +58,24 @@ def planted_numeric_examples(
     names = split_names(config.seed, split)
     rng = np.random.default_rng((config.seed, split == "dev"))
     for number in range(config.num_dev if split == "dev" else config.num_train):
-        yield _example(rng, config, f"{split}-{number}", names)
+        people = [names[i] for i in rng.choice(len(names), config.num_people, replace=False)]
+        numbers = rng.integers(1, config.largest + 1, size=config.num_people)
+        # The question is about people 0 and 1, whose numbers must differ.
+        while numbers[0] == numbers[1]:
+            numbers[1] = rng.integers(1, config.largest + 1)
+        more, less = (0, 1) if numbers[0] > numbers[1] else (1, 0)
+        lines = rng.permutation(config.num_people).tolist()
+        slots = sorted([(lines.index(more), PLUS), (lines.index(less), MINUS)])
+        answer = int(numbers[more] - numbers[less])
+        yield NumericExample(
+            id=f"{split}-{number}",
+            passage_id=f"{split}-{number}",
+            passage="".join(f"{people[line]} {numbers[line]}\n" for line in lines),
+            question=f"How many more has {people[more]} than {people[less]}?",
+            answer=float(answer),
+            golds=({"number": str(answer)},),
+            true_equation=(*slots[0], *slots[1]),
+        )
 
 
 def planted_numeric_tokenizer(config: PlantedEquationsConfig) -> Tokenizer:
@@ -66,26 +83,3 @@ def planted_numeric_tokenizer(config: PlantedEquationsConfig) -> Tokenizer:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "how", "many", "more", "has", "than", "?"]
     words += [*NAMES, *(str(number) for number in range(1, config.largest + 1))]
     return word_tokenizer(words)
-
-
-def _example(
-    rng: np.random.Generator, config: PlantedEquationsConfig, example_id: str, names: list[str]
-) -> NumericExample:
-    people = [names[i] for i in rng.choice(len(names), config.num_people, replace=False)]
-    numbers = rng.integers(1, config.largest + 1, size=config.num_people)
-    # The question is about people 0 and 1, whose numbers must differ.
-    while numbers[0] == numbers[1]:
-        numbers[1] = rng.integers(1, config.largest + 1)
-    more, less = (0, 1) if numbers[0] > numbers[1] else (1, 0)
-    lines = rng.permutation(config.num_people).tolist()
-    slots = sorted([(lines.index(more), PLUS), (lines.index(less), MINUS)])
-    answer = int(numbers[more] - numbers[less])
-    return NumericExample(
-        id=example_id,
-        passage_id=example_id,
-        passage="".join(f"{people[line]} {numbers[line]}\n" for line in lines),
-        question=f"How many more has {people[more]} than {people[less]}?",
-        answer=float(answer),
-        golds=({"number": str(answer)},),
-        true_equation=(*slots[0], *slots[1]),
-    )

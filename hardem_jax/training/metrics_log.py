@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 from jax.sharding import Mesh
@@ -43,6 +43,10 @@ PEAK_TFLOPS = {
 class RunLog:
     """Logs metrics and timings; only the primary process writes and displays.
 
+    ``metrics.jsonl`` gets a line of `step`, `kind` and metrics for each call: ``train``, means over
+    the steps since the previous such line; ``eval``, of an evaluation; ``start``, timings of this
+    process's first step. TensorBoard files lie below ``tensorboard``.
+
     Args:
         directory: the run's folder; must exist.
         config: see `LoopConfig`.
@@ -66,12 +70,18 @@ class RunLog:
         primary = jax.process_index() == 0
         self._token_cost = token_cost
         self._config, self._progress, self._began, self._clock = config, progress, began, clock
-        evaluated = progress.evaluated(start)
-        self._writers: list[JsonLines | TensorBoard] = []
+        self._file: TextIO | None = None
+        self._board: Any = None
         if primary:
-            self._writers.append(JsonLines(directory, start, evaluated))
+            path = directory / METRICS_FILE
+            truncate_metrics(path, start, progress.evaluated(start))
+            self._file = path.open("a", encoding="utf-8")
         if primary and config.tensorboard:
-            self._writers.append(TensorBoard(directory, start))
+            # Imported here because it is slow and most runs need no curves.
+            from tensorboardX import SummaryWriter
+
+            # TensorBoard hides what was written after the step that a run continues from.
+            self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=start + 1)
         self._shows = config.progress and primary
         self._restart_clock()
         if start:
@@ -137,8 +147,15 @@ class RunLog:
             print(text, file=sys.stderr, flush=True)
 
     def _write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
-        for writer in self._writers:
-            writer.write(step, kind, metrics)
+        if self._file is not None:
+            try:  # flushed, so that a killed process loses no line
+                self._file.write(json.dumps({"step": step, "kind": kind, **metrics}) + "\n")
+                self._file.flush()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self._file.name) from error
+        if self._board is not None:
+            for name, value in metrics.items():
+                self._board.add_scalar(f"{kind}/{name}", value, step)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -155,69 +172,12 @@ class RunLog:
         self._waited += self._clock() - began
 
     def close(self) -> None:
-        """Closes the files."""
-        for writer in self._writers:
-            writer.close()
-
-
-class JsonLines:
-    """Appends to ``metrics.jsonl``: `step`, `kind` and the metrics, one line per call of `write`.
-
-    Args:
-        directory: the run's folder; must exist.
-        resume_step: step the run continues from; later lines are removed.
-        evaluated: see `truncate_metrics`.
-    """
-
-    def __init__(self, directory: Path, resume_step: int = 0, evaluated: bool = True) -> None:
-        path = directory / METRICS_FILE
-        truncate_metrics(path, resume_step, evaluated)
-        self._file = path.open("a", encoding="utf-8")
-
-    def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
-        """Writes and flushes one line, so that a killed process loses none.
-
-        Args:
-            step: updates made.
-            kind: ``train``: means over the steps since the previous such call; ``eval``: of an
-                evaluation; ``start``: timings of this process's first step.
-            metrics: name -> value; NaN is possible.
-
-        Raises:
-            OSError: e.g. if the disk is full; names the file.
-        """
-        try:
-            self._file.write(json.dumps({"step": step, "kind": kind, **metrics}) + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._file.name) from error
-
-    def close(self) -> None:
-        # `write` has already raised anything that could not be written.
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-
-class TensorBoard:
-    """Writes event files below ``tensorboard`` in the run's folder.
-
-    Args:
-        directory: the run's folder.
-        resume_step: step the run continues from; TensorBoard hides what was written after it.
-    """
-
-    def __init__(self, directory: Path, resume_step: int = 0) -> None:
-        # Imported here because it is slow and most runs need no curves.
-        from tensorboardX import SummaryWriter
-
-        self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
-
-    def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self._board.add_scalar(f"{kind}/{name}", value, step)
-
-    def close(self) -> None:
-        self._board.close()
+        """Closes the files; what could not be written has been raised already."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        if self._board is not None:
+            self._board.close()
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:

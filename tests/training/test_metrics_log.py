@@ -7,24 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.metrics_log import JsonLines, RunLog, peak_flops
+from hardem_jax.training.metrics_log import RunLog, peak_flops
 from hardem_jax.training.run_progress import RunProgress
 
 
 def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_one_flushed_line_per_write(tmp_path):
-    writer = JsonLines(tmp_path)
-    writer.write(1, "train", {"loss": 0.5})
-    writer.write(1, "eval", {"EM": 50.0})
-    # Read before closing: a killed process never closes.
-    assert lines(tmp_path / "metrics.jsonl") == [
-        {"step": 1, "kind": "train", "loss": 0.5},
-        {"step": 1, "kind": "eval", "EM": 50.0},
-    ]
-    writer.close()
 
 
 def run_log(directory, *, start=0, token_cost=None, **options):
@@ -33,6 +21,14 @@ def run_log(directory, *, start=0, token_cost=None, **options):
     seconds = iter(range(0, 1000, 10))
     clock = functools.partial(next, seconds)
     return RunLog(directory, config, start, RunProgress(), 0.0, token_cost, clock=clock)
+
+
+def test_one_flushed_line_per_write(tmp_path):
+    log = run_log(tmp_path)
+    log.evaluation(1, {"EM": 50.0}, gained=True)
+    # Read before closing: a killed process never closes.
+    assert lines(tmp_path / "metrics.jsonl") == [{"step": 1, "kind": "eval", "EM": 50.0}]
+    log.close()
 
 
 def test_tensorboard_files_are_written_on_request(tmp_path):
