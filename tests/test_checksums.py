@@ -69,12 +69,3 @@ def test_only_the_given_files_are_recorded_and_never_the_record_itself(tmp_path)
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(InputError, match="config.json: damaged"):
         verify_checksums(tmp_path)
-
-
-def test_killed_while_it_wrote_the_record_a_folder_has_none(tmp_path):
-    (tmp_path / "array").write_bytes(b"x")
-    (tmp_path / f"{MANIFEST}.partial").write_text("{")
-    assert not has_checksums(tmp_path)
-    write_checksums(tmp_path)
-    verify_checksums(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["array", MANIFEST]

@@ -330,33 +330,3 @@ def test_bfloat16_and_kernels(name):
         kind(dropped, rngs=nnx.Rngs(0), attention="splash")
     with pytest.warns(UserWarning, match="computed by XLA, not by 'splash'"):
         np.testing.assert_allclose(outputs(attention="splash"), expected, atol=1e-6)
-
-
-BASE = {
-    "Electra": dict(embedding_size=768, hidden_size=768, num_attention_heads=12)
-    | dict(intermediate_size=3072, num_hidden_layers=4),
-    "DistilBert": dict(n_layers=4),
-    "Roberta": dict(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1)
-    | dict(layer_norm_eps=1e-5, pad_token_id=1, num_hidden_layers=4),
-    # A period of global and local layers; all 22 agree as well, see docs/checkpoints.md.
-    "ModernBert": dict(num_hidden_layers=4, attn_implementation="eager"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BASE)
-def test_the_sizes_of_the_base_models(torch_bert, tmp_path, name):
-    """The widths as published, of four layers, on more tokens than ModernBERT's windows see."""
-    torch, transformers = torch_bert
-    torch.manual_seed(0)
-    kind = getattr(transformers, f"{name}Model")
-    model = kind(kind.config_class(**BASE[name])).eval()
-    model.save_pretrained(tmp_path)
-    encoder = load_encoder(tmp_path)
-    if name == "ModernBert":
-        assert encoder.config == ModernBertConfig(num_hidden_layers=4, pad_token_id=50283)
-    where = np.arange(320)[None] < np.array([320, 200])[:, None]
-    pad = 50283 if name == "ModernBert" else 1
-    ids = np.where(where, RNG.integers(2, 30000, (2, 320)), pad)
-    weight = RNG.normal(size=(2, 320, 768)).astype(np.float32) * where[..., None]
-    assert_equals_pytorch(torch, model, encoder, tmp_path / "gradients", ids, where, weight)

@@ -10,7 +10,6 @@ import pytest
 
 from hardem_jax.equations.distribution import (
     NUM_TAGS,
-    TagDistribution,
 )
 from hardem_jax.equations.solutions.rules import (
     COUNT,
@@ -22,10 +21,8 @@ from hardem_jax.equations.solutions.rules import (
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from tests.equations.equation_cases import (
     NOTHING,
-    ability_distribution,
     all_equations,
     allowed,
-    conditioned,
     gain,
     log_prob_of,
     mode_of,
@@ -103,27 +100,6 @@ def test_small_integers_reach_every_number(dtype, num_slots):
     found = log_prob_of(tags, rows.astype(dtype))
     assert np.all(np.isfinite(found))
     np.testing.assert_array_equal(found, log_prob_of(tags, rows))
-
-
-@pytest.mark.parametrize("dtype", [jnp.int8, jnp.int16])
-def test_small_integers_reach_every_equation(dtype):
-    tags = tag_distribution(np.zeros((1, 100, 4)), where=np.ones((1, 100), bool))
-    pairs, lone = np.zeros((1, 100, 3, 100, 3), bool), np.zeros((1, 100, 3), bool)
-    pairs[0, 98, 0, 99, 2] = pairs[0, 60, 1, 99, 0] = lone[0, 99, 0] = True
-    equations = conditioned(tags, pairs=pairs, lone=lone)
-    rows = jnp.array([[(98, PLUS, 99, PERCENT), (60, MINUS, 99, PLUS), (99, PLUS, -1, NONE)]])
-    assert np.all(np.isfinite(log_prob_of(equations, rows.astype(dtype))))
-    counts = ability_distribution(
-        np.zeros((1, 2)), np.zeros((1, 1, 3)), np.zeros((1, 300)), where=np.ones((1, 1), bool)
-    )
-    row = jnp.array([[(99, COUNT, -1, NONE)]])
-    assert np.isfinite(log_prob_of(counts, row.astype(dtype)))
-
-
-@pytest.mark.parametrize("found", [2, 5])
-def test_other_numbers_of_tags_are_refused(found):
-    with pytest.raises(ValueError, match=f"expected 3 or 4 tags for each number, found {found}"):
-        TagDistribution.from_logits(jnp.zeros((1, 2, found)), where=jnp.ones((1, 2), bool))
 
 
 def test_a_model_without_percent_gives_it_no_mass():

@@ -1,7 +1,5 @@
 """P(z|x) over equations, normalised over Z_tot: the softmax, by brute force."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,16 +131,3 @@ def test_gradients_of_the_softmax_are_those_of_brute_force_and_finite(loss):
     np.testing.assert_allclose(value, expected[0], rtol=1e-5)
     np.testing.assert_allclose(gradient, expected[1], atol=1e-5)
     assert np.all(np.asarray(gradient)[~where] == 0)
-
-
-@pytest.mark.slow
-def test_a_tag_without_mass_leaves_the_softmax_finite():
-    logits = np.random.default_rng(12).normal(size=(1, 3, 3))  # no PERCENT
-    rules = dataclasses.replace(RULES[0], percent="term")
-
-    def total(logits):
-        _, equations = over_equations(logits, rules, np.array([[1, 1, 2]]))
-        return log_prob_of(equations, jnp.array([[(0, PLUS, 1, MINUS)]]))[0, 0]
-
-    value, gradient = jax.value_and_grad(total)(jnp.array(logits))
-    assert np.isfinite(value) and np.all(np.isfinite(gradient)) and np.any(gradient != 0)

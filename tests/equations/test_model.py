@@ -85,41 +85,6 @@ def test_the_two_products_differ_by_the_words_that_say_none(batch):
     np.testing.assert_array_equal(numbers.tags, tokens.tags)
 
 
-class Table(nnx.Module):
-    """An encoder whose last layer is a parameter: its gradient shows who looked where."""
-
-    config = CONFIG
-
-    def __init__(self, hidden):
-        self.hidden = nnx.Param(hidden)
-
-    def __call__(self, token_ids, *, where, token_type_ids, rngs=None):
-        return self.hidden[...]
-
-
-@pytest.mark.parametrize(
-    ("product_over", "seen"),
-    [
-        ("numbers", [[2, 5], [4], []]),
-        ("tokens", [[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 3, 4, 5], []]),
-    ],
-)
-def test_gradient_reaches_the_positions_of_the_product_alone(batch, product_over, seen):
-    encoder = Table(jax.random.normal(jax.random.key(1), (3, 9, 16)))
-    tagger = EquationTagger(encoder, num_special=0, product_over=product_over, rngs=nnx.Rngs(1))
-    graphdef, params = nnx.split(tagger, nnx.Param)
-    candidates = jnp.array([[(0, PLUS, 1, MINUS), (0, PLUS, -1, NONE)]] * 3)
-    solutions = jnp.array([[True, True], [False, True], [False, False]])
-
-    def total(params):
-        log_probs = nnx.merge(graphdef, params)(batch).log_prob(candidates)
-        return hard_em_loss(log_probs, where=solutions)
-
-    gradient = np.asarray(jax.jit(jax.grad(total))(params)["encoder"]["hidden"][...])
-    for row in range(3):
-        assert np.flatnonzero(np.any(gradient[row] != 0, axis=-1)).tolist() == seen[row]
-
-
 def test_heads_stay_in_float32_under_bfloat16(batch):
     encoder = drawn(lambda: Bert(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16))
     tagger = EquationTagger(encoder, product_over="tokens", rngs=nnx.Rngs(1))

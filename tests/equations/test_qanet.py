@@ -12,7 +12,6 @@ from hardem_jax.equations.qanet import (
     EncoderBlock,
     PassageQuestionAttention,
     QANetEncoder,
-    SeparableConv,
     add_sublayer,
     sinusoidal_positions,
 )
@@ -46,21 +45,6 @@ def run(module, *args):
 
 def dense(layer, x):
     return x @ np.asarray(layer.kernel[...]) + np.asarray(layer.bias[...])
-
-
-@pytest.mark.parametrize("width", [1, 4, 5, 7, 13])
-def test_separable_convolution_is_the_formula(width):
-    conv = perturb(SeparableConv(SIZE, width, rngs=nnx.Rngs(0), dtype=jnp.float32))
-    kernel = np.asarray(conv.depthwise[...])
-    x = np.where(WHERE[..., None], X, 0)
-    depthwise = np.zeros_like(x)
-    for t in range(9):
-        for i in range(width):
-            source = t + i - width // 2
-            if 0 <= source < 9:
-                depthwise[:, t] += x[:, source] * kernel[i]
-    expected = np.maximum(dense(conv.pointwise, depthwise), 0)
-    np.testing.assert_allclose(run(conv, X, WHERE), expected, rtol=1e-5, atol=1e-6)
 
 
 def torch_block(torch, module):
@@ -184,22 +168,6 @@ def test_layer_dropout_has_the_expectation_of_no_dropout():
     np.testing.assert_allclose(expected, 1 - rate)
     error = 5 * math.sqrt(rate * (1 - rate) / n)
     np.testing.assert_allclose(drawn.mean(axis=0), expected, atol=error)
-
-
-def test_layer_dropout_grows_from_sublayer_to_sublayer():
-    """At rate 1 the last of four sublayers never stays, the first in 3 of 4 steps."""
-    module = block(dropout=0.0, layer_dropout=1.0)
-    zero = jax.tree.map(jnp.zeros_like, nnx.state(module.output))
-    nnx.update(module.output, zero)
-    module.output.bias[...] = jnp.full(SIZE, 1e3)  # the feed-forward sublayer adds exactly this
-    keys = jax.random.split(jax.random.key(1), 300)
-    drawn = np.asarray(jax.vmap(lambda key: run(module, X, WHERE, key))(keys))
-    assert np.abs(drawn).max() < 500 and np.abs(run(module, X, WHERE)).max() < 500
-    base = np.asarray(X + sinusoidal_positions(9, SIZE)[None])
-    untouched = np.all(np.isclose(drawn, base, atol=1e-6), axis=(1, 2, 3)).mean()
-    # Sublayers 1, 2, 3 of 4 are left out with probability 1/4, 2/4, 3/4.
-    chance = (1 / 4) * (2 / 4) * (3 / 4)
-    assert abs(untouched - chance) < 5 * math.sqrt(chance * (1 - chance) / 300)
 
 
 def test_passage_question_attention_is_the_formula():

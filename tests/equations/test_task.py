@@ -3,21 +3,18 @@
 import dataclasses
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
 
 from hardem_jax import MML, FirstOnly, HardEM
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.encoders.bert import Bert
-from hardem_jax.equations import planted
 from hardem_jax.equations.config import EquationInference
 from hardem_jax.equations.distribution import AbilityDistribution, TagDistribution
 from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.inputs import EquationInput, TaggerInputs, pad_equations, pad_inputs
+from hardem_jax.equations.inputs import EquationInput, pad_equations, pad_inputs
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.equations.solutions.numbers import NumberConfig
@@ -343,42 +340,3 @@ def test_a_value_too_large_for_float64_is_no_answer(decoding):
     questions = [make_question(f"{large} and {large}", 3.0)]
     scores, answers = scores_of(Fixed([[PLUS_, PLUS_]]), questions, decoding=decoding)
     assert answers == [None] and scores["em"] == 0
-
-
-def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
-    config = planted.PlantedEquationsConfig(num_train=12, num_people=3, largest=9)
-    examples = planted.planted_numeric_examples(config, "train")
-    questions = [numeric_question(example, NumberConfig(), planted.RULES) for example in examples]
-    assert max(len(question.equations) for question in questions) > 1
-    tokenizer = planted.planted_numeric_tokenizer(config)
-    inputs = TaggerInputs(questions, tokenizer, max_tokens=24, max_question_tokens=12)
-
-    def pad(inputs, num_solutions):
-        shape = {"num_numbers": 3, "num_special": 0, "num_solutions": num_solutions}
-        return functools.partial(pad_inputs, **shape, pad_id=tokenizer.pad_id)
-
-    bert = Bert(dataclasses.replace(SMALL_BERT, vocab_size=tokenizer.vocab_size), rngs=nnx.Rngs(0))
-    module = EquationTagger(bert, num_special=0, rngs=nnx.Rngs(1))
-    graphdef, params = nnx.split(module, nnx.Param)
-    loss = make_loss(graphdef, HardEM(tau=20))
-    optimizer = optax.adam(1e-2)
-    batch = pad(inputs, 4)(list(inputs), 24)
-
-    @jax.jit
-    def step(params, opt_state, number):
-        key = jax.random.fold_in(jax.random.key(0), number)
-        keys = {"key": key, "dropout_key": key}
-        grads = jax.grad(loss, has_aux=True)(params, batch, step=number, **keys)[0]
-        updates, opt_state = optimizer.update(grads, opt_state)
-        return optax.apply_updates(params, updates), opt_state
-
-    task = EquationTask(EquationInference(), planted.RULES)
-    reader = BatchReader(task, graphdef, pad, batches=BatchConfig())
-    data = NumericQuestions(questions=questions, rules=planted.RULES)
-    before, _ = reader.evaluate(params, data, inputs)
-    opt_state = optimizer.init(params)
-    for number in range(150):
-        params, opt_state = step(params, opt_state, jnp.int32(number))
-    after, answers = reader.evaluate(params, data, inputs)
-    assert before["em"] < after["em"] == after["top in Z"] == 100
-    assert answers == [question.golds[0]["number"] for question in questions]

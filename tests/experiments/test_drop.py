@@ -253,11 +253,6 @@ def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
         assert config["flags"]["loop"]["seed"] == seed
 
 
-def test_a_folder_without_a_build_is_named(root, capsys):
-    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", root / "bert")
-    assert "bert: expected one complete build (run `prepare` first), found 0" in line
-
-
 @pytest.mark.parametrize(
     ("flags", "culprit"),
     [
@@ -283,20 +278,3 @@ def test_what_a_person_got_wrong_is_told(root, capsys, flags, culprit, monkeypat
     (tmp_path / "official").symlink_to(root / "official")
     assert culprit in fails(capsys, *flags)
     assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.slow
-def test_any_split_can_be_trained_and_evaluated_on(root, tmp_path, capsys):
-    call(*train_flags(root, tmp_path / "run"), "--data-split", "dev", "--dev-split", "train")
-    losses = [
-        [line["loss"] for line in commands.logged(run, "train")]
-        for run in (tmp_path / "run", root / "run")
-    ]
-    assert losses[0] == losses[1]  # the same questions under other names
-    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", tmp_path / "run")
-    capsys.readouterr()
-    call(*evaluate, "--data", root / "built", "--split", "train")
-    printed = capsys.readouterr().out
-    assert "scores-train-" in printed and commands.evaluation(printed)["split"]["name"] == "train"
-    line = fails(capsys, *evaluate, "--data", root / "built", "--split", "test")
-    assert "expected a split out of dev, train, found 'test'" in line

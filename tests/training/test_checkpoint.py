@@ -99,15 +99,6 @@ def test_state_position_and_progress_come_back(tmp_path, num_devices):
     assert jax.random.uniform(restored[0].key) == jax.random.uniform(jax.random.key(7))
 
 
-def test_only_the_newest_are_kept(tmp_path):
-    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
-        for step in range(3):
-            checkpoints.save_last(at_step(step), toy.batches(), {})
-            checkpoints.save_best(toy.init_params(), step, {})
-    assert sorted(os.listdir(tmp_path / "last")) == ["1", "2"]
-    assert os.listdir(tmp_path / "best") == ["2"]
-
-
 def test_a_step_that_is_saved_again_is_saved_beside_the_first(tmp_path):
     """Replacing the only checkpoint would leave none for a moment."""
     for attempt in range(2):

@@ -1,9 +1,7 @@
 """The loop in one process: bookkeeping, stopping, resuming, errors."""
 
 import dataclasses
-import errno
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -132,17 +130,6 @@ def test_the_average_is_evaluated_and_loaded(averaged):
     assert toy.logged(folder, "train")[-1]["learning_rate"] == np.float32(AVERAGED.learning_rate)
 
 
-@pytest.mark.slow
-def test_one_compilation_with_and_without_resuming(tmp_path, caplog):
-    mesh = data_mesh(8)
-    with jax.log_compiles():
-        with pytest.raises(toy.Killed):
-            run(tmp_path, batches=toy.killed_after(13), mesh=mesh)
-        assert toy.count_compilations(caplog) == 1
-        run(tmp_path, mesh=mesh)
-        assert toy.count_compilations(caplog) == 2
-
-
 def falling(values):
     """An evaluation that returns these scores one after the other."""
     scores = iter(values)
@@ -167,21 +154,6 @@ def test_a_run_goes_on_with_more_patience(tmp_path):
     endless = dataclasses.replace(config, patience=None)
     result = run(tmp_path, endless, evaluate=falling([1.0, 1.0]))
     assert not result.stopped_early and int(result.state.step) == 60
-
-
-def test_less_patience_waits_for_the_next_evaluation(tmp_path):
-    """So that the last scores are those of the last step."""
-    config = dataclasses.replace(CONFIG, num_steps=100, eval_every=10)
-    with pytest.raises(Stopped, match="after step 25"):
-        run(
-            tmp_path,
-            config,
-            batches=signalled_at(25, signal.SIGTERM),
-            evaluate=falling([1.0, 1.0]),
-        )
-    less = dataclasses.replace(config, patience=1)
-    result = run(tmp_path, less, evaluate=falling([1.0]))
-    assert result.stopped_early and int(result.state.step) == 30 == result.history[-1]["step"]
 
 
 def with_bad_row(index=5):
@@ -269,24 +241,6 @@ def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys, und
     jax.tree.map(np.testing.assert_array_equal, *best)
 
 
-@pytest.mark.slow
-def test_a_full_disk_is_one_error_and_the_run_goes_on(tmp_path, undisturbed):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def fill(drawn):  # no file may grow beyond 1 KiB: what a full disk does, without one
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1024 if drawn >= 9 else limits[0], limits[1]))
-
-    try:
-        with pytest.raises(OSError) as error:
-            run(tmp_path, batches=toy.observed(toy.batches(), fill))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert error.value.errno == errno.EFBIG and str(tmp_path) in error.value.filename
-    folder, expected = undisturbed
-    assert_same_run(run(tmp_path), expected)
-    assert toy.logged(tmp_path) == toy.logged(folder)
-
-
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
@@ -304,17 +258,6 @@ def test_a_folder_in_use_is_refused(tmp_path):
 
     with pytest.raises(InputError, match=f"{tmp_path}: in use by process {os.getpid()} on .*since"):
         run(tmp_path, batches=toy.observed(toy.batches(), second))
-
-
-@pytest.mark.slow
-def test_progress_lines(tmp_path, capsys):
-    run(tmp_path, dataclasses.replace(CONFIG, progress=True))
-    err = capsys.readouterr().err.splitlines()
-    assert err[0].startswith("time to first step: ") and "compilation 0.0 s" in err[0]
-    assert sum("hard share" in line and "mean |Z|" in line for line in err) == 5
-    assert sum("evaluation  score" in line for line in err) == 3
-    run(tmp_path, dataclasses.replace(CONFIG, progress=True))
-    assert capsys.readouterr().err == "run had already ended at step 30\n"
 
 
 def test_a_signal_that_comes_in_a_finalizer_stops_the_start(monkeypatch):

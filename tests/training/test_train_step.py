@@ -74,17 +74,6 @@ def test_steps_share_one_compilation(num_devices, weak, caplog):
     assert toy.count_compilations(caplog) == 1
 
 
-@pytest.mark.slow
-def test_two_bucket_shapes_are_two_compilations(caplog):
-    mesh = data_mesh(8)
-    state, train_step = setup(mesh)
-    with jax.log_compiles():
-        for batch_size in (8, 16, 8, 16, 16):
-            batch = next(toy.batches(batch_size=batch_size)).arrays
-            state, _ = train_step(state, place_batch(batch, mesh))
-    assert toy.count_compilations(caplog) == 2
-
-
 def test_a_step_that_is_not_finite_changes_nothing_but_the_count():
     mesh = data_mesh(8)
     state, train_step = setup(mesh)
