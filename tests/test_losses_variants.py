@@ -15,12 +15,7 @@ from hardem_jax.loss_variants import (
     released_mml_loss,
     thresholded_loss,
 )
-from hardem_jax.losses import (
-    em_loss,
-    has_solution,
-    mml_loss,
-    posterior_entropy,
-)
+from hardem_jax.losses import em_loss, has_solution, mml_loss, posterior_entropy
 from hardem_jax.sampled import distinct
 from tests.loss_cases import ALL_LOSSES, Loss, hard_em, random_rows
 from tests.loss_cases import options as with_options

@@ -8,13 +8,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from numpy.testing import assert_array_equal
 
-from hardem_jax import (
-    em_loss,
-    first_only_loss,
-    hard_em_loss,
-    mml_loss,
-    posteriors,
-)
+from hardem_jax import em_loss, first_only_loss, hard_em_loss, mml_loss, posteriors
 
 LOSSES = [hard_em_loss, mml_loss, first_only_loss]
 

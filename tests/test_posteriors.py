@@ -8,17 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.posteriors import (
-    Annealed,
-    Sampled,
-    Tempered,
-    TopK,
-    at,
-    first,
-    hard,
-    soft,
-    uniform,
-)
+from hardem_jax.posteriors import Annealed, Sampled, Tempered, TopK, at, first, hard, soft, uniform
 from tests.loss_cases import random_rows, shuffled_ragged
 
 POSTERIORS = {

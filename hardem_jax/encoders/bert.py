@@ -14,11 +14,7 @@ from jax.typing import DTypeLike
 from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
 from hardem_jax.encoders.ops.attention import Implementation, allowed_kernels
-from hardem_jax.encoders.ops.fused import (
-    ACTIVATIONS,
-    dropout,
-    dropout_seeds,
-)
+from hardem_jax.encoders.ops.fused import ACTIVATIONS, dropout, dropout_seeds
 from hardem_jax.encoders.weights import Architecture, WeightTable, dense, embedding, layer_norm
 from hardem_jax.placement import platform_of
 

@@ -25,10 +25,7 @@ import numpy as np
 from hardem_jax.data.batching.padding import Arrays, fitting
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.equations.examples import NumericQuestion
-from hardem_jax.equations.solutions.rules import (
-    COUNT,
-    PASSAGE,
-)
+from hardem_jax.equations.solutions.rules import COUNT, PASSAGE
 from hardem_jax.errors import InputError
 
 

@@ -17,11 +17,7 @@ from jax.typing import DTypeLike
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.layers import masked_max
 from hardem_jax.encoders.packing import encode
-from hardem_jax.equations.distribution import (
-    NUM_TAGS,
-    EquationDistribution,
-    TagDistribution,
-)
+from hardem_jax.equations.distribution import NUM_TAGS, EquationDistribution, TagDistribution
 from hardem_jax.equations.solutions.rules import NONE, EquationRules
 
 Array = jax.Array

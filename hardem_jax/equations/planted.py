@@ -16,11 +16,7 @@ import numpy as np
 from hardem_jax.data.planted import NAMES, split_names, word_tokenizer
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.solutions.rules import (
-    MINUS,
-    PLUS,
-    EquationRules,
-)
+from hardem_jax.equations.solutions.rules import MINUS, PLUS, EquationRules
 from hardem_jax.errors import require
 
 #: Z_tot of the corpus: the sum or difference of two numbers of the passage.

@@ -7,10 +7,7 @@ import functools
 import numpy as np
 
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
-from hardem_jax.equations.solutions.enumeration import (
-    enumerate_equations,
-    number_table,
-)
+from hardem_jax.equations.solutions.enumeration import enumerate_equations, number_table
 from hardem_jax.equations.solutions.numbers import NumberConfig, NumberMention, find_numbers
 from hardem_jax.equations.solutions.rules import EquationRules
 

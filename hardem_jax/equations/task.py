@@ -21,17 +21,9 @@ from hardem_jax.equations.config import EquationInference, NAQANetModelConfig, T
 from hardem_jax.equations.distribution import AbilityDistribution
 from hardem_jax.equations.examples import NumericQuestion
 from hardem_jax.equations.models import NAQANetModel, NumericQuestions, TaggerModel
-from hardem_jax.equations.solutions.enumeration import (
-    execute_equation,
-    format_number,
-)
+from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
 from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.equations.solutions.rules import (
-    MINUS,
-    PERCENT,
-    PLUS,
-    EquationRules,
-)
+from hardem_jax.equations.solutions.rules import MINUS, PERCENT, PLUS, EquationRules
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.task.base import (

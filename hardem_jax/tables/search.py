@@ -24,11 +24,7 @@ from hardem_jax.search.candidates import Space
 from hardem_jax.search.protocol import Memory, Metrics, SearchObjective
 from hardem_jax.tables.table import Table
 from hardem_jax.training.state import ITEM, MEMORY
-from hardem_jax.training.step import (
-    ITEMS,
-    LossFn,
-    Mean,
-)
+from hardem_jax.training.step import ITEMS, LossFn, Mean
 
 Array = jax.Array
 #: Questions whose tests are kept; each holds tens of kilobytes and its table.

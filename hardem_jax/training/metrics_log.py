@@ -16,10 +16,7 @@ from jax.sharding import Mesh
 
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
 from hardem_jax.training.run_progress import Mean, RunProgress, truncate_metrics
-from hardem_jax.training.step import (
-    ITEMS,
-    TOKENS,
-)
+from hardem_jax.training.step import ITEMS, TOKENS
 
 #: What a `device_kind` begins with -> 10^12 bf16 operations per second of one device, without
 #: sparsity. A TPU v3 has two devices per chip, the others one. TPUs: cloud.google.com/tpu/docs,

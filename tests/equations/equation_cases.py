@@ -5,16 +5,8 @@ import itertools
 import jax
 import numpy as np
 
-from hardem_jax.equations.distribution import (
-    AbilityDistribution,
-    TagDistribution,
-)
-from hardem_jax.equations.solutions.rules import (
-    MINUS,
-    NONE,
-    PERCENT,
-    PLUS,
-)
+from hardem_jax.equations.distribution import AbilityDistribution, TagDistribution
+from hardem_jax.equations.solutions.rules import MINUS, NONE, PERCENT, PLUS
 
 # One program for a method and a shape, not one for each operation in it.
 tag_distribution = jax.jit(TagDistribution.from_logits)

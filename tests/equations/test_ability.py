@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.equations.solutions import rules as equation_rules
-from hardem_jax.equations.solutions.rules import (
-    COUNT,
-    MINUS,
-    NONE,
-    PERCENT,
-    PLUS,
-)
+from hardem_jax.equations.solutions.rules import COUNT, MINUS, NONE, PERCENT, PLUS
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from tests.equations.equation_cases import (
     NOTHING,

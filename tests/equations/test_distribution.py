@@ -8,16 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.equations.distribution import (
-    NUM_TAGS,
-)
-from hardem_jax.equations.solutions.rules import (
-    COUNT,
-    MINUS,
-    NONE,
-    PERCENT,
-    PLUS,
-)
+from hardem_jax.equations.distribution import NUM_TAGS
+from hardem_jax.equations.solutions.rules import COUNT, MINUS, NONE, PERCENT, PLUS
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from tests.equations.equation_cases import (
     NOTHING,

@@ -8,14 +8,7 @@ from flax import nnx
 
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.equations.model import EquationTagger
-from hardem_jax.equations.solutions.rules import (
-    MINUS,
-    NONE,
-    PASSAGE,
-    PLUS,
-    SPECIAL,
-    EquationRules,
-)
+from hardem_jax.equations.solutions.rules import MINUS, NONE, PASSAGE, PLUS, SPECIAL, EquationRules
 from hardem_jax.losses import hard_em_loss
 from tests.encoders.modules import drawn, run
 

@@ -10,13 +10,7 @@ import pytest
 from flax import nnx
 
 from hardem_jax.equations.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.equations.solutions.rules import (
-    COUNT,
-    MINUS,
-    NONE,
-    PERCENT,
-    PLUS,
-)
+from hardem_jax.equations.solutions.rules import COUNT, MINUS, NONE, PERCENT, PLUS
 from hardem_jax.errors import InputError
 from tests.encoders.modules import drawn
 

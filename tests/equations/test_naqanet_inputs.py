@@ -6,13 +6,7 @@ import pytest
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.naqanet_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.equations.solutions.rules import (
-    COUNT,
-    MINUS,
-    PASSAGE,
-    PLUS,
-    EquationRules,
-)
+from hardem_jax.equations.solutions.rules import COUNT, MINUS, PASSAGE, PLUS, EquationRules
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.words import build_vocabularies, split_words
 

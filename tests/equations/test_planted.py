@@ -12,10 +12,7 @@ from hardem_jax.equations.planted import (
 )
 from hardem_jax.equations.solutions.enumeration import execute_equation
 from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.equations.solutions.rules import (
-    MINUS,
-    PLUS,
-)
+from hardem_jax.equations.solutions.rules import MINUS, PLUS
 from hardem_jax.equations.solve import numeric_question
 
 CONFIG = PlantedEquationsConfig(num_train=400, num_dev=100)

@@ -3,9 +3,7 @@
 import numpy as np
 
 from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.solutions.enumeration import (
-    enumerate_equations,
-)
+from hardem_jax.equations.solutions.enumeration import enumerate_equations
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import (
     COUNT,

@@ -15,12 +15,8 @@ from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.config import QueryInference
 from hardem_jax.queries.distribution import QueryDistribution
-from hardem_jax.queries.search import (
-    MAX_LINKS,
-    QueryExecutor,
-)
-from hardem_jax.queries.solutions.enumeration import enumerate_sql
-from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
+from hardem_jax.queries.search import MAX_LINKS, QueryExecutor
+from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
 from hardem_jax.tables.search import WithoutSolutions, make_search_loss

@@ -12,10 +12,7 @@ from hardem_jax.objectives import EM, MML, AnyObjective, HardEM, whole_batch
 from hardem_jax.posteriors import Sampled, Tempered, TopK
 from hardem_jax.tables.search import reported
 from hardem_jax.task.base import make_loss
-from hardem_jax.training.step import (
-    ITEMS,
-    accumulated_value_and_grad,
-)
+from hardem_jax.training.step import ITEMS, accumulated_value_and_grad
 
 ROWS, SPACE, SOLUTIONS = 8, 6, 4
 # Rows without a solution; of four parts, one has none at all.

@@ -8,13 +8,7 @@ import pytest
 from experiments import drop, triviaqa, wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.fingerprint import (
-    Meaning,
-    check_same,
-    may_change,
-    meaning,
-    named_settings,
-)
+from hardem_jax.training.fingerprint import Meaning, check_same, may_change, meaning, named_settings
 from hardem_jax.training.optimizer import OptimizerConfig
 
 

@@ -10,14 +10,9 @@ import numpy as np
 import optax
 from flax import nnx
 
-from experiments.benchmark.steps.setting import (
-    NUM_STEPS,
-    OPTIMIZER,
-    STEPS,
-    Device,
-    Setting,
-)
-from hardem_jax.data.batching.plans import packing_arrays, rows_needed
+from experiments.benchmark.steps.setting import MATRIX_SIZE, NUM_STEPS, OPTIMIZER, Device, Setting
+from experiments.benchmark.steps.tasks import STEPS
+from hardem_jax.data.batching.packing import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.bert import BertConfig
 from hardem_jax.encoders.pretrained import untrained_encoder

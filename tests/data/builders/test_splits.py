@@ -15,10 +15,7 @@ from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.equations.readers import read_drop
 from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.equations.solutions.rules import (
-    COUNT,
-    EquationRules,
-)
+from hardem_jax.equations.solutions.rules import COUNT, EquationRules
 from hardem_jax.equations.solve import NO_EQUATION, numeric_question
 from hardem_jax.equations.splits import NumericSplit
 from hardem_jax.errors import InputError

@@ -7,12 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.encoders.ops.fused import (
-    dropout,
-    dropout_seeds,
-    keep_mask,
-    keep_threshold,
-)
+from hardem_jax.encoders.ops.fused import dropout, dropout_seeds, keep_mask, keep_threshold
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
