@@ -1,6 +1,9 @@
 """Commands, one module each: ``python -m experiments.triviaqa --help``. Run from a checkout."""
 
-from hardem_jax.extras import MissingPackageError, require_packages
+from hardem_jax.errors import (
+    MissingPackageError,
+    require_packages,
+)
 
 try:
     require_packages("all", "flax", "grain", "optax", "orbax", "rich", "tokenizers", "tyro")

@@ -1,7 +1,8 @@
-"""Errors that a command prints as one line, invalid input and signals, and checks of input."""
+"""Errors that a command prints as one line, such as invalid input, and checks of input."""
 
 import difflib
 import errno
+import importlib.util
 import numbers
 import operator
 import os
@@ -58,6 +59,20 @@ class Stopped(KeyboardInterrupt):
         self.signum = signum
         self.recorded = recorded
         super().__init__(message)
+
+
+class MissingPackageError(ImportError):
+    """Packages of an extra are not installed; commands print it as one line."""
+
+
+def require_packages(extra: str, *modules: str) -> None:
+    """Raises a one-line error if packages of an extra are not installed; imports none of them."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        names = ", ".join(missing)
+        raise MissingPackageError(
+            f"{names}: not installed (pip install '.[{extra}]' in a checkout)"
+        )
 
 
 def one_line(message: str) -> str:

@@ -37,7 +37,6 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.masked": {"jax"},
     "hardem_jax.errors": set(),
     "hardem_jax.words": {"numpy"},
-    "hardem_jax.extras": set(),
     "hardem_jax.settings": set(),
     "hardem_jax.checksums": set(),
     "hardem_jax.locks": {"filelock"},

@@ -174,7 +174,7 @@ def test_a_missing_package_is_one_line_that_names_its_extra():
     run = run_python(hiding("flax") + "import hardem_jax.losses, hardem_jax.encoders")
     last = run.stderr.splitlines()[-1]
     line = "flax: not installed (pip install '.[models]' in a checkout)"
-    assert last == f"hardem_jax.extras.MissingPackageError: {line}"
+    assert last == f"hardem_jax.errors.MissingPackageError: {line}"
 
 
 def test_a_command_names_the_extra_that_it_lacks():

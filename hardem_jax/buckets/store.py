@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hardem_jax.buckets.names import one_address
-from hardem_jax.errors import InputError
-from hardem_jax.extras import require_packages
+from hardem_jax.errors import InputError, require_packages
 
 #: Libraries whose errors and records may quote a request, which holds credentials.
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "s3fs", "urllib3", "requests")

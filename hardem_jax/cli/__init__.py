@@ -1,3 +1,3 @@
-from hardem_jax.extras import require_packages
+from hardem_jax.errors import require_packages
 
 require_packages("train", "rich", "tyro")

@@ -18,9 +18,8 @@ from typing import Any, NoReturn, cast, get_type_hints
 import tyro
 
 from hardem_jax.buckets.names import address, shown
-from hardem_jax.data.files import CANNOT_WRITE, read_json
-from hardem_jax.errors import TERMINATION, InputError, Stopped, one_line
-from hardem_jax.extras import MissingPackageError
+from hardem_jax.data.files import read_json
+from hardem_jax.errors import TERMINATION, InputError, MissingPackageError, Stopped, one_line
 from hardem_jax.settings import from_json
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS
-from hardem_jax.equations.naqanet_inputs import WordConfig
+from hardem_jax.equations.words import WordConfig
 from hardem_jax.errors import InputError, require
 from hardem_jax.task.config import EncoderConfig
 from hardem_jax.training.fingerprint import may_change

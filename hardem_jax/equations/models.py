@@ -17,12 +17,19 @@ from hardem_jax.equations.examples import NumericQuestion
 from hardem_jax.equations.inputs import TaggerInputs, pad_inputs
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.equations.naqanet_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.equations.readers import OUTSIDE_DROP_NUM
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.equations.splits import NumericSplit
-from hardem_jax.equations.words import Vocabulary, build_vocabularies, load_word_vectors
+from hardem_jax.equations.words import (
+    Vocabulary,
+    WordConfig,
+    WordInputs,
+    build_vocabularies,
+    load_word_vectors,
+    pad_word_inputs,
+    read_texts,
+)
 from hardem_jax.errors import InputError
 from hardem_jax.task.base import Model, Questions
 from hardem_jax.task.encoder import EncoderModel

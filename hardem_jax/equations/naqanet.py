@@ -21,9 +21,13 @@ from hardem_jax.encoders.layers import dense
 from hardem_jax.encoders.ops.fused import dropout
 from hardem_jax.equations.config import NAQANetConfig
 from hardem_jax.equations.distribution import AbilityDistribution
-from hardem_jax.equations.qanet import PassageQuestionAttention, QANetEncoder
+from hardem_jax.equations.qanet import (
+    CharacterCNN,
+    PassageQuestionAttention,
+    QANetEncoder,
+    WordEncoder,
+)
 from hardem_jax.equations.solutions.rules import EquationRules
-from hardem_jax.equations.word_encoder import CharacterCNN, WordEncoder
 
 NUM_SIGNS = 3
 

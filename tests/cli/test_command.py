@@ -14,8 +14,7 @@ import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command
-from hardem_jax.errors import InputError, Stopped
-from hardem_jax.extras import MissingPackageError
+from hardem_jax.errors import InputError, MissingPackageError, Stopped
 from hardem_jax.objectives import MML
 from hardem_jax.settings import from_json, to_json
 from hardem_jax.training.loop import NonFiniteLossError

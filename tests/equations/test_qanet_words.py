@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.equations.word_encoder import CharacterCNN, WordEncoder
+from hardem_jax.equations.qanet import (
+    CharacterCNN,
+    WordEncoder,
+)
 from hardem_jax.errors import InputError
 from tests.marks import slow
 

@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 
 from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.naqanet_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import COUNT, MINUS, PASSAGE, PLUS, EquationRules
 from hardem_jax.equations.solve import numeric_question
-from hardem_jax.equations.words import build_vocabularies, split_words
+from hardem_jax.equations.words import (
+    WordConfig,
+    WordInputs,
+    build_vocabularies,
+    pad_word_inputs,
+    read_texts,
+    split_words,
+)
 
 RULES = EquationRules(special_numbers=False, question_numbers=False, max_count=9)
 PASSAGE_TEXT = "A 41-yard kick, then 38 yards. It was 3 all, in 1990s terms."
