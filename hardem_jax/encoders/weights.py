@@ -95,7 +95,8 @@ class WeightTable:
         for name, value in sorted(tensors.items()):
             target = self._target(name)
             if target is None:
-                if head_of(name) not in ignore and not self._is_ignored(name):
+                ignored = re.fullmatch(self.ignored, name.removeprefix(self.prefix))
+                if head_of(name) not in ignore and not ignored:
                     faults.append(f"not used: {name}")
                 continue
             first = target.paths[0]
@@ -111,7 +112,8 @@ class WeightTable:
                 faults.append(f"doubled: {origin[first]} and {name}")
                 continue
             origin |= dict.fromkeys(target.paths, name)
-            parts = [_transposed(shapes[path].shape, target) for path in target.paths]
+            order = -1 if target.transpose else 1
+            parts = [shapes[path].shape[::order] for path in target.paths]
             expected = (sum(part[0] for part in parts), *parts[0][1:])
             if value.shape != expected:
                 faults.append(f"misshapen: {name} expected {expected}, found {value.shape}")
@@ -133,9 +135,6 @@ class WeightTable:
                 + (f" ({_how_to_ignore(heads)})" if heads else "")
             )
         return params
-
-    def _is_ignored(self, name: str) -> bool:
-        return re.fullmatch(self.ignored, name.removeprefix(self.prefix)) is not None
 
     def write(self, params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The tensors of a checkpoint, the inverse of `read`."""
@@ -202,10 +201,6 @@ def _numbered(target: Target, number: str) -> Target:
 def _layer_number(path: str) -> str:
     match = _LAYER.match(path)
     return match.group(1) if match else ""
-
-
-def _transposed(shape: tuple[int, ...], target: Target) -> tuple[int, ...]:
-    return shape[::-1] if target.transpose else shape
 
 
 def stack_layers(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

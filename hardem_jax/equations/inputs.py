@@ -194,26 +194,3 @@ def pad_equations(
         if item.true_equation in kept:
             batch["true_solution"][row] = np.searchsorted(kept, item.true_equation)
     return batch
-
-
-def _input(
-    question: NumericQuestion,
-    passage: Encoding,
-    encoding: Encoding,
-    tokenizer: Tokenizer,
-    max_tokens: int,
-    max_question_tokens: int,
-) -> EquationInput:
-    template = tokenizer.template
-    asked = encoding.ids[:max_question_tokens]
-    read = passage.ids[: max_tokens - len(asked) - template.num_special_tokens]
-    question_start, passage_start = len(template.before), template.second_start(len(asked))
-    in_passage = question.kinds[len(question.kinds) - len(question.spans) :] == PASSAGE
-    # The token that holds a number's first character; past the end if it was cut.
-    starts = question.spans[:, 0]
-    passage_token = np.searchsorted(passage.offsets[:, 1], starts, side="right")
-    question_token = np.searchsorted(encoding.offsets[:, 1], starts, side="right")
-    kept = np.where(in_passage, passage_token < len(read), question_token < len(asked))
-    tokens = np.where(in_passage, passage_token + passage_start, question_token + question_start)
-    ids = template.join(asked, read)
-    return EquationInput.of(question, tokens, kept, token_ids=ids, passage_start=passage_start)

@@ -239,10 +239,6 @@ def _has_prefix(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
-def _rate_multiplier(name: str, multipliers: tuple[tuple[str, float], ...]) -> float:
-    return next((factor for prefix, factor in multipliers if _has_prefix(name, prefix)), 1.0)
-
-
 def make_optimizer(
     config: OptimizerConfig, params: Any, num_steps: int
 ) -> optax.GradientTransformation:
@@ -272,9 +268,13 @@ def make_optimizer(
 
     def scale_by_name(updates, params):
         del params  # the updates have the same names
-        return jax.tree_util.tree_map_with_path(
-            lambda path, u: u * _rate_multiplier(leaf_name(path), config.rate_multipliers), updates
-        )
+
+        def scale(path, update):
+            name = leaf_name(path)
+            matches = (x for prefix, x in config.rate_multipliers if _has_prefix(name, prefix))
+            return update * next(matches, 1.0)
+
+        return jax.tree_util.tree_map_with_path(scale, updates)
 
     return optax.chain(
         optax.identity() if config.clip_norm is None else clip_by_global_norm(config.clip_norm),

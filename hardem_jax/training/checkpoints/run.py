@@ -16,7 +16,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -234,7 +234,11 @@ class RunCheckpoints:
         check_same(stored["fingerprint"], self.fingerprint, where)
         wanted = to_arrays(like)
         check_arrays(metadata.metadata, wanted, where)
-        self._warn(usable, stored.get("step", newest))
+        for problem in usable.damaged.values():
+            step = stored.get("step", newest)
+            print(f"warning: {problem}; resuming from step {step}", file=sys.stderr)
+        if usable.unchecked:
+            print(f"warning: {usable.path}: has no checksums, not verified", file=sys.stderr)
         position = _DataPosition(batches)
         loaded = ocp.load_checkpointables(
             str(where.absolute()),
@@ -243,12 +247,6 @@ class RunCheckpoints:
         position.apply(where)
         remove(usable.damaged)
         return from_arrays(loaded["state"], like), stored["progress"]
-
-    def _warn(self, usable: _Usable, step: int) -> None:
-        for problem in usable.damaged.values():
-            print(f"warning: {problem}; resuming from step {step}", file=sys.stderr)
-        if usable.unchecked:
-            print(f"warning: {usable.path}: has no checksums, not verified", file=sys.stderr)
 
 
 def newest_step(folder: Path) -> int | None:
@@ -290,7 +288,7 @@ def load_params(folder: str | Path, like: Any, *, leave_out: Sequence[str] = ())
     folder = Path(folder)
     where = folder / str(primary_decides(lambda: _newest_undamaged(folder)))
     stored: Any = ocp.metadata(str(where.absolute())).metadata
-    root = _root_of_params(stored)
+    root = next((match[1] for name in stored if (match := _AVERAGE.match(name))), "params")
     wanted = {
         root + name.removeprefix("params"): leaf
         for name, leaf in to_arrays({"params": like}).items()
@@ -314,8 +312,3 @@ def _newest_undamaged(folder: Path) -> int:
     if usable.path is None:
         raise InputError(f"{folder}: expected a folder with a checkpoint, found no checkpoint")
     return int(usable.path.name)
-
-
-def _root_of_params(stored: Iterable[str]) -> str:
-    """Returns the name prefix of the parameters to evaluate: their average if stored."""
-    return next((match[1] for name in stored if (match := _AVERAGE.match(name))), "params")
