@@ -17,6 +17,7 @@ from tokenizers import (
     trainers,
 )
 
+from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.encoders.pretrained import save_encoder
@@ -39,7 +40,6 @@ def write_checkpoint(
     words: Sequence[str] = (),
 ) -> Path:
     """A random BERT with a word-level vocabulary, in Hugging Face layout."""
-    folder.mkdir(parents=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *map(str.lower, PEOPLE + PLACES)]
     vocabulary += words
     tokenizer = Tokenizer(
@@ -47,17 +47,8 @@ def write_checkpoint(
     )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        intermediate_size=2 * hidden_size,
-        max_position_embeddings=positions,
-    )
-    save_encoder(Bert(config, rngs=nnx.Rngs(0)), folder)
-    return folder
+    sizes = (len(vocabulary), hidden_size, layers, 2, 2 * hidden_size, positions)
+    return _saved(folder, tokenizer, Bert(BertConfig(*sizes), rngs=nnx.Rngs(0)))
 
 
 def roberta_tokenizer(*, vocab_size: int = 400, add_prefix_space: bool = False) -> Tokenizer:
@@ -81,18 +72,15 @@ def roberta_tokenizer(*, vocab_size: int = 400, add_prefix_space: bool = False) 
 
 def write_roberta(folder: Path, *, hidden_size: int = 16) -> Path:
     """A random RoBERTa of two layers with a byte-level vocabulary, in Hugging Face layout."""
-    folder.mkdir(parents=True)
     tokenizer = roberta_tokenizer()
+    sizes = (tokenizer.get_vocab_size(), hidden_size, 2, 2, 2 * hidden_size, 66)
+    return _saved(folder, tokenizer, Roberta(RobertaConfig(*sizes), rngs=nnx.Rngs(0)))
+
+
+def _saved(folder: Path, tokenizer: Tokenizer, encoder: Encoder) -> Path:
+    folder.mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = RobertaConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=hidden_size,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=2 * hidden_size,
-        max_position_embeddings=66,
-    )
-    save_encoder(Roberta(config, rngs=nnx.Rngs(0)), folder)
+    save_encoder(encoder, folder)
     return folder
 
 
@@ -123,22 +111,12 @@ def modernbert_tokenizer(*, vocab_size: int = 400) -> Tokenizer:
 
 def write_modernbert(folder: Path, *, hidden_size: int = 16) -> Path:
     """A random ModernBERT of four layers, two of them local, in Hugging Face layout."""
-    folder.mkdir(parents=True)
     tokenizer = modernbert_tokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = ModernBertConfig(
-        # As published, with more rows than the tokenizer has entries.
-        vocab_size=tokenizer.get_vocab_size() + 8,
-        hidden_size=hidden_size,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=2 * hidden_size,
-        max_position_embeddings=64,
-        local_attention=8,
-        pad_token_id=tokenizer.token_to_id("[PAD]"),
-    )
-    save_encoder(ModernBert(config, rngs=nnx.Rngs(0)), folder)
-    return folder
+    # As published, with more rows than the tokenizer has entries.
+    sizes = (tokenizer.get_vocab_size() + 8, hidden_size, 4, 2, 2 * hidden_size, 64)
+    pad = tokenizer.token_to_id("[PAD]")
+    config = ModernBertConfig(*sizes, local_attention=8, pad_token_id=pad)
+    return _saved(folder, tokenizer, ModernBert(config, rngs=nnx.Rngs(0)))
 
 
 def write_triviaqa(folder: Path, *, questions: int = 24) -> Path:

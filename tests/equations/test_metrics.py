@@ -35,18 +35,12 @@ def f1_of(shared, predicted, gold):
         ("1,000", "1000.0"),
         ("$5", "5.0"),
         ("-0.5", "0.5"),
-        ("41-yard", "41.0 yard"),
-        ("two", "two"),
         ("007", "7.0"),
         ("93.6.0", "9360.0"),
         ("The Spider-Man's  web.", "spider mans web"),
-        ("an apple, a pear", "apple pear"),
-        ("1_000", "1000.0"),
-        ("NaN", "nan"),
         ("1e3", "1000.0"),
         ("tab\t7", "tab 7"),  # only blanks and hyphens separate words
         ("O’Brien", "o’brien"),
-        ("the", ""),
         ("", ""),
     ],
 )
@@ -73,22 +67,15 @@ def test_answer_texts(answer, texts):
     ("prediction", "golds", "em", "f1"),
     [
         ("3", [number("3")], 1, 1),
-        ("3.0", [number("3")], 1, 1),
-        ("four", [number("4")], 0, 0),
         ("3 yards", [number("3")], 0, f1_of(1, 2, 1)),
-        ("3", [number("4"), number("3")], 1, 1),
         ("2 field goals", [spans("3 field goals")], 0, 0),  # no number in common
-        ("field goals", [spans("3 field goals")], 0, 0),
         ("3 goals", [spans("3 field goals")], 0, f1_of(2, 2, 3)),
         ("goal goal", [spans("goal")], 0, 1),  # sets of words
         (["b", "a"], [spans("a", "b")], 1, 1),
         (["big one", "b two"], [spans("two", "one")], 0, f1_of(1, 2, 1)),
-        (["x"], [spans("x", "y")], 0, 0.5),
         (["x", "y", "z"], [spans("x")], 0, 0.33),
-        (["x", "x"], [spans("x")], 0, 0.5),
         ([], [spans("x")], 0, 0),
         ("5 may 1990", [date("5", "May", "1990")], 1, 1),
-        ("may 1990", [date("", "May", "1990")], 1, 1),
         ("", [NOTHING], 0, 0),  # a blank gold is passed over
         ("", [spans("the")], 1, 1),  # ... one that normalises to nothing is not
         ("x", [{}], 0, 0),

@@ -156,29 +156,12 @@ def test_heads_read_what_they_should():
         assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(signs[unused])), unused
 
 
-@pytest.mark.slow
-def test_number_of_passes_reaches_signs_but_not_counts():
-    once = run(make(dataclasses.replace(CONFIG, num_passes=1)), make_batch())
-    np.testing.assert_allclose(once.counts, plain().counts, atol=1e-5)
-    np.testing.assert_allclose(once.ability, plain().ability, atol=1e-5)
-    assert not np.allclose(once.signs.tags[0, :, :3], plain().signs.tags[0, :, :3], atol=1e-4)
-
-
 def test_a_number_is_read_at_its_word():
     batch = make_batch()
     batch["number_tokens"] = batch["number_tokens"][:, [1, 0, 2]]
     swapped = run(make(), batch).signs.tags[0]
     np.testing.assert_allclose(swapped[[1, 0, 2], :3], plain().signs.tags[0, :, :3], atol=1e-5)
     assert not np.allclose(swapped[0, :3], swapped[1, :3], atol=1e-4)
-
-
-@pytest.mark.slow
-def test_dropout_follows_its_key():
-    model = make()
-    a, b, again = (run(model, make_batch(), jax.random.key(k)).ability for k in (0, 1, 0))
-    np.testing.assert_array_equal(a, again)
-    assert not np.allclose(a, b, atol=1e-4)
-    assert not np.allclose(a, plain().ability, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypat
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     reference = start(undisturbed)
     kill_one(start(disturbed), step=4)
-    stopped = terminate_one(start(disturbed, SECONDS_PER_STEP="0.6"), step=4)
+    stopped = terminate_one(start(disturbed, SECONDS_PER_STEP="0.4"), step=4)
     assert 4 < stopped < worker.CONFIG.num_steps
     assert (disturbed / "last" / str(stopped)).is_dir()
     finish(start(disturbed))
