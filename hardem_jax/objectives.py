@@ -201,8 +201,8 @@ class ThresholdedHardEM:
         loss = loss_variants.thresholded_loss(log_probs, **rule, **rows)
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
         kept = loss_variants.kept(log_probs, **rule, **layout).astype(jnp.float32)
-        counted = losses.has_solution(log_probs, **layout)
-        return loss, {"kept": jnp.sum(kept) / jnp.maximum(jnp.sum(counted), 1)}
+        counted = losses.has_solution(log_probs, **layout).astype(jnp.float32)
+        return loss, {"kept": jnp.sum(kept) / jnp.maximum(jnp.sum(counted), 1.0)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,9 +75,6 @@ class NAQANet(nnx.Module):
     `numbers_where` bool [B, M]. It returns an `AbilityDistribution` over the M numbers of the
     passage. `rngs` with the stream `dropout` turns dropout on, of elements and of layers.
 
-    Raises:
-        InputError: `word_vectors` has another shape.
-
     Example:
         >>> config = NAQANetConfig(num_words=9, num_characters=9, word_size=4, character_size=4,
         ...     num_filters=4, filter_width=2, hidden_size=8, num_heads=2,

@@ -20,7 +20,6 @@ from hardem_jax import masked
 from hardem_jax.encoders.base import stack
 from hardem_jax.encoders.layers import KERNEL_INIT, LayerNorm, dense, masked_max
 from hardem_jax.encoders.ops.fused import attention, dropout
-from hardem_jax.errors import InputError
 
 LAYER_NORM_EPS = 1e-5
 # Standard deviation of embeddings that are trained from scratch.
@@ -272,17 +271,10 @@ class WordEncoder(nnx.Module):
         rngs: nnx.Rngs,
         dtype: DTypeLike = jnp.float32,
     ):
-        shape = (num_words, word_size)
+        self.frozen = vectors is not None
         if vectors is None:
             init = jax.nn.initializers.normal(EMBEDDING_STDDEV)
-            vectors = init(rngs.params(), shape, jnp.float32)
-            self.frozen = False
-        elif tuple(vectors.shape) != shape:
-            raise InputError(
-                f"word vectors: expected shape {list(shape)}, found {list(vectors.shape)}"
-            )
-        else:
-            self.frozen = True
+            vectors = init(rngs.params(), (num_words, word_size), jnp.float32)
         self.word_vectors = nnx.Param(jnp.asarray(vectors, jnp.float32))
         self.characters = characters
         self.projection = dense(word_size + characters.num_filters, size, rngs=rngs, dtype=dtype)

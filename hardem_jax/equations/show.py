@@ -25,7 +25,6 @@ from hardem_jax.equations.solutions.rules import (
 )
 from hardem_jax.equations.solutions.text import formula, operands
 from hardem_jax.equations.solve import numeric_question
-from hardem_jax.errors import check_text
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Choose,
@@ -152,7 +151,6 @@ def find_equations(
 
     Raises:
         InputError: the answer is no finite number.
-        TypeError: passage or question is not a string.
 
     Example:
         >>> passage = "Longwell threw 41 yards, Favre 38 and Ryan 40."
@@ -163,8 +161,6 @@ def find_equations(
         >>> z[0].numbers[1].value, z[0].numbers[1].sign, z[0].numbers[1].start
         (38.0, '-', 31)
     """
-    check_text(passage, "passage")
-    check_text(question, "question")
     value = answer_value(answer)
     read = len(passage)
     if options.max_words is not None:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 import grain
 import jax
-import jax.numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
@@ -37,7 +36,7 @@ from hardem_jax.training.optimizer import (
     make_optimizer,
 )
 from hardem_jax.training.run_progress import RunProgress
-from hardem_jax.training.state import TrainState, current_shardings, init_state, named_leaves
+from hardem_jax.training.state import TrainState, current_shardings, init_state
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 
 #: Called after an evaluation with the step and the parameters; again if the run was killed there.
@@ -147,9 +146,8 @@ def train(
 
     Raises:
         InputError: if the folder holds another run, another process uses it, all its checkpoints
-            are damaged, parameters are not arrays of floats, the batches end too soon, the
-            monitored metric does not exist, or the rows of a batch cannot be divided evenly among
-            the devices.
+            are damaged, the batches end too soon, the monitored metric does not exist, or the rows
+            of a batch cannot be divided evenly among the devices.
         NonFiniteLossError: if a loss or gradient is not finite.
         Stopped: after SIGTERM, SIGUSR1, SIGHUP or Ctrl-C; a `KeyboardInterrupt`.
         OSError: if the disk is full; the last complete checkpoint is kept.
@@ -178,7 +176,6 @@ def train(
     """
     began = time.monotonic()
     _check(directory, config.monitor, metric_names)
-    _check_params(params)
     mesh = data_mesh() if mesh is None else mesh
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
@@ -242,19 +239,6 @@ def _check(directory: str | Path, monitor: str, metric_names: Collection[str] | 
         )
     if address(directory) is not None:
         raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
-
-
-def _check_params(params: Any) -> None:
-    leaves = named_leaves(params)
-    if not leaves:
-        raise InputError(f"params: expected a pytree of arrays, found {params!r}")
-    for name, leaf in leaves.items():
-        kind = getattr(leaf, "dtype", type(leaf).__name__)
-        if not hasattr(leaf, "dtype") or not jnp.issubdtype(kind, jnp.floating):
-            raise InputError(
-                f"params: expected arrays of floats, found {kind} at {name or 'the top'}; of a "
-                "Flax module pass the state of `nnx.split(module, nnx.Param)`"
-            )
 
 
 @contextlib.contextmanager

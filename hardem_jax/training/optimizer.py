@@ -178,8 +178,7 @@ def average_params(decay: float) -> optax.GradientTransformation:
         return AverageState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
 
     def update(updates, state, params=None):
-        if params is None:
-            raise ValueError("average_params: update() requires params, found None")
+        assert params is not None  # optax passes them to the last of a chain
         count = state.count + 1
         updates_made = count.astype(jnp.float32)
         rate = 1.0 - jnp.minimum(decay, (1.0 + updates_made) / (10.0 + updates_made))

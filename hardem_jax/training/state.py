@@ -99,9 +99,6 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
         batch: its entry `item`, int32 `[..., R]`, holds the number of the input of each row. Rows
             with -1 read zeros.
 
-    Raises:
-        ValueError: if the batch has no `item`.
-
     Example:
         >>> memory = {"visits": jnp.array([5, 7, 9])}
         >>> recall(memory, {"item": jnp.array([2, -1, 0])})["memory"]["visits"].tolist()
@@ -109,8 +106,6 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
     """
     if not memory:
         return batch
-    if ITEM not in batch:
-        raise ValueError(f"batch: expected the entry {ITEM!r}, required by the loss's memory")
     item = batch[ITEM]
 
     def read(kept: jax.Array) -> jax.Array:
@@ -132,9 +127,6 @@ def remember(
         batch: see `recall`. Rows with -1 write nothing; no two others have the same input.
         where: bool `[]`; False leaves everything unchanged.
 
-    Raises:
-        ValueError: if the memory has no such entry.
-
     Example:
         >>> memory = {"visits": jnp.array([5, 7, 9])}
         >>> batch = {"item": jnp.array([2, -1, 0])}
@@ -142,8 +134,6 @@ def remember(
         >>> remember(memory, rows, batch, jnp.array(True))["visits"].tolist()
         [6, 7, 10]
     """
-    if unknown := sorted(set(rows) - set(memory)):
-        raise ValueError(f"memory: expected entries among {sorted(memory)}, found {unknown}")
 
     def write(kept: jax.Array, new: jax.Array) -> jax.Array:
         # An index out of bounds is dropped; -1 would be the last input.

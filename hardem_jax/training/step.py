@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.errors import InputError
 from hardem_jax.training.devices.mesh import is_gpu, replicated
 from hardem_jax.training.optimizer import AdamState, global_norm
 from hardem_jax.training.run_progress import Mean
@@ -79,9 +78,6 @@ def make_train_step(
     float32 `[]` each. A non-finite step increments the step counter but leaves parameters,
     optimiser state and memory unchanged.
 
-    Raises:
-        InputError: (when traced) the loss or a metric is not a scalar.
-
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh
         >>> from hardem_jax.training.state import init_state
@@ -94,20 +90,10 @@ def make_train_step(
         (1.0, 0.5)
     """
 
-    def checked(*args: Any, **step_args: Any) -> Any:
-        loss, metrics = loss_fn(*args, **step_args)
-        for name, value in {**metrics, "the loss": loss}.items():
-            shapes = {jnp.shape(x) for x in jax.tree.leaves(value)}
-            if name != MEMORY and shapes != {()}:
-                raise InputError(
-                    f"loss_fn: {name}: expected a scalar, found shape {', '.join(map(str, shapes))}"
-                )
-        return loss, metrics
-
     if accumulate == 1:
-        value_and_grad = jax.value_and_grad(checked, has_aux=True)
+        value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
     else:
-        value_and_grad = accumulated_value_and_grad(checked, accumulate)
+        value_and_grad = accumulated_value_and_grad(loss_fn, accumulate)
 
     def train_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
         dropout_key, key = jax.random.split(jax.random.fold_in(state.key, state.step))

@@ -10,7 +10,6 @@ from hardem_jax.equations.qanet import (
     CharacterCNN,
     WordEncoder,
 )
-from hardem_jax.errors import InputError
 from tests.marks import slow
 
 RNG = np.random.default_rng(0)
@@ -100,8 +99,3 @@ def test_pretrained_vectors_are_used_and_get_no_gradient():
 def test_vectors_from_scratch_are_trained():
     grad = np.asarray(word_gradient(make_encoder())["word_vectors"])
     assert np.all(np.any(grad[[1, 2, 3]] != 0, axis=1)) and np.all(grad[[4, 5]] == 0)
-
-
-def test_vectors_of_another_shape():
-    with pytest.raises(InputError, match=r"word vectors: expected shape \[6, 3\], found \[6, 4\]"):
-        make_encoder(np.zeros((6, 4)))

@@ -135,22 +135,6 @@ def test_a_step_that_is_not_finite_remembers_nothing():
     np.testing.assert_array_equal(state.memory["visits"], expected)
 
 
-def test_a_memory_without_items_or_with_another_name_is_refused():
-    mesh, optimizer = data_mesh(1), optax.sgd(0.1)
-    state = init_state(toy.init_params(), optimizer, seed=0, mesh=mesh, memory=first_memory())
-    batch = next(steps())
-    with pytest.raises(ValueError, match="expected the entry 'item'"):
-        without = {name: array for name, array in batch.items() if name != "item"}
-        make_train_step(loss_fn, optimizer)(state, without)
-
-    def renamed(params, batch, **step_args):
-        value, metrics = loss_fn(params, batch, **step_args)
-        return value, {**metrics, "memory": {"seen": metrics["memory"]["visits"]}}
-
-    with pytest.raises(ValueError, match=r"expected entries among .*, found \['seen'\]"):
-        make_train_step(renamed, optimizer)(state, batch)
-
-
 CONFIG = LoopConfig(
     num_steps=20,
     monitor="score",

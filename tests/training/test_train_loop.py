@@ -10,7 +10,6 @@ import grain
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training import loop
@@ -332,30 +331,6 @@ def test_a_second_signal_ends_the_run_at_once_unless_it_is_the_same_request(
     with pytest.raises(Stopped, match=message):
         run(tmp_path, batches=toy.observed(toy.batches(), before_next))
     assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == last
-
-
-def no_scalar(params, batch, **step_args):
-    loss, metrics = toy.loss_fn(params, batch, **step_args)
-    return loss, metrics | {"per_row": batch["y"]}
-
-
-@pytest.mark.parametrize(
-    ("argument", "value", "culprit"),
-    [
-        ("params", {"w": np.arange(3)}, "params: expected arrays of floats, found int64 at w"),
-        ("params", {"w": "x"}, "params: expected arrays of floats, found str at w"),
-        ("params", nnx.Dropout(0.1, rngs=nnx.Rngs(0)), "params: .*`nnx.split.module, nnx.Param.`"),
-        ("params", None, "params: expected a pytree of arrays, found None"),
-        ("loss_fn", no_scalar, r"loss_fn: per_row: expected a scalar, found shape \(8,\)"),
-        ("loss_fn", lambda params, *_, **__: (params["head"]["bias"], {}), "loss_fn: the loss: "),
-    ],
-)
-def test_an_argument_of_another_kind_is_named_before_the_first_step(
-    argument, value, culprit, tmp_path
-):
-    with pytest.raises(InputError, match=culprit):
-        run(tmp_path / "run", **{argument: value})
-    assert not (tmp_path / "run" / "last").exists()
 
 
 def test_an_evaluation_that_fails_loses_no_steps(tmp_path):

@@ -41,7 +41,6 @@ from hardem_jax.equations.solutions.number_words import (
     Word,
     read_compound,
 )
-from hardem_jax.errors import check_text
 from hardem_jax.words import LETTERS_ALONE
 
 # A letter that is a word of its own ends no other: "12" is a number in "\u670912\u4e2a".
@@ -188,7 +187,6 @@ class _Scanner:
     """Iterates over the mentions of a text, including those too large for float64 (inf)."""
 
     def __init__(self, text: str, config: NumberConfig):
-        check_text(text, "text")
         self.text = text
         self.config = config
         self.tokens = [t for match in _TOKEN.finditer(text) for t in _tokens(match, config)]
