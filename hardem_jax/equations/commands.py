@@ -25,7 +25,7 @@ from hardem_jax.equations.config import (
 )
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
-from hardem_jax.equations.solutions.text import formula, left_out, mentions
+from hardem_jax.equations.solutions.text import formula, mentions
 from hardem_jax.equations.solve import numeric_question
 from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM
@@ -125,17 +125,18 @@ class Predict(PredictCommand):
         example = NumericExample("question", str(self.document), source, question, None, ())
         asked = numeric_question(example, task.numbers, task.rules)
         inputs = trained.model.inputs(models.NumericQuestions(questions=[asked], rules=task.rules))
-        notes = list(left_out(asked, inputs[0].kinds, task.numbers))
+        cut = int(np.count_nonzero(inputs[0].kinds < 0))
+        note = f"text too long for the model; {cut} number{'s' * (cut > 1)} left out" if cut else ""
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         if not len(reading.equations):
             problem = f"{self.document}: expected numbers to calculate with, found none"
-            problem = "; ".join([problem, *notes])
+            problem = f"{problem}; {note}" if cut else problem
             if self.question is not None:
                 raise InputError(problem)
             console.print(printable(problem), markup=False)  # the next question may have some
             return
-        for note in notes:
-            print(f"note: {printable(note)}", file=sys.stderr)
+        if cut:
+            print(f"note: {note}", file=sys.stderr)
         values = execute_equation(reading.equations, asked.table, task.rules)
         for rank, (equation, value) in enumerate(zip(reading.equations, values, strict=True)):
             probability = np.exp(reading.log_probs[rank])

@@ -31,7 +31,6 @@ from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.numbers import (
     NumberConfig,
     find_numbers,
-    has_overflow,
     parse_number,
 )
 from hardem_jax.errors import InputError
@@ -46,7 +45,6 @@ OUTSIDE_DROP_NUM = frozenset({ONE_SPAN, SEVERAL_SPANS, DATE, NO_ANSWER})
 # and warnings, for questions kept:
 CUT = "passage cut to its first words"
 NO_NUMBERS = "passage without numbers"
-LARGE_NUMBERS = "text with numbers too large for float64"
 REPEATED = "question id occurs again"
 
 _PARTS_OF_DATE = ("day", "month", "year")
@@ -69,10 +67,9 @@ def read_drop(
         skips: counts what is left out. Left out, with the question's id: no question id, empty
             question, empty document (each question on it); no answer given; answer is a text span,
             several, or a date; answer is not a number, or too large for float64. Warned of, with
-            the question kept: passage cut; passage without numbers; numbers too large for
-            float64 in passage or question, which `find_numbers` leaves out; question id that
-            occurred before (the official files repeat questions, some with the answers of
-            their annotators in another order, and the official evaluator counts each).
+            the question kept: passage cut; passage without numbers; question id that occurred
+            before (the official files repeat questions, some with the answers of their annotators
+            in another order, and the official evaluator counts each).
         max_words: passages are cut after this many words (Min et al., 2019, section 5.2); None for
             whole passages.
         numbers: what counts as a number in the text, for the warnings.
@@ -98,17 +95,15 @@ def read_drop(
         place = f"{file}: {passage_id}"
         whole = get_field(record, "passage", str, place) or ""
         passage = whole if max_words is None else whole[: cut_after_words(whole, max_words)]
-        defects = set(_defects(whole, passage, numbers))
+        defects = {CUT} if len(passage) < len(whole) else set()
+        if not find_numbers(passage, numbers):
+            defects.add(NO_NUMBERS)
         for number, qa in enumerate(get_objects(record, "qa_pairs", place, required=True)):
             at = f"{place}, question {number}"
             example = _example(qa, passage_id, passage, at, skips)
             if example is None:
                 continue
-            found = defects.copy()
-            if has_overflow(example.question, numbers):
-                found.add(LARGE_NUMBERS)
-            if example.id in seen:
-                found.add(REPEATED)
+            found = defects | ({REPEATED} if example.id in seen else set())
             seen.add(example.id)
             for defect in sorted(found):
                 skips.warn(defect, example.id)
@@ -128,15 +123,6 @@ def cut_after_words(text: str, max_words: int) -> int:
             # White space at the end is no reason to call a text too long.
             return match.end() if text[match.end() :].strip() else len(text)
     return len(text)
-
-
-def _defects(whole: str, passage: str, numbers: NumberConfig | None) -> Iterator[str]:
-    if len(passage) < len(whole):
-        yield CUT
-    if has_overflow(passage, numbers):
-        yield LARGE_NUMBERS
-    if not find_numbers(passage, numbers):
-        yield NO_NUMBERS
 
 
 def _example(

@@ -20,7 +20,7 @@ mention covers only the number, "55" in "55%" and "5" in "$5".
 Digits inside a word ("F15", "B2") are not numbers, but between letters that are words of their own
 (`hardem_jax.words`) they are. Digits of any script count. Digits and separators that do not form a
 single number are read piece by piece: "1990,1991" is two numbers, "12.5.1990" is three.
-Numbers too large for float64 are skipped; `has_overflow` detects them.
+Numbers too large for float64 are skipped.
 """
 
 from __future__ import annotations
@@ -143,16 +143,6 @@ def find_numbers(text: str, config: NumberConfig | None = None) -> list[NumberMe
         [0.5, 3200000.0, 21.0]
     """
     return [m for m in _Scanner(text, config or NumberConfig()) if math.isfinite(m.value)]
-
-
-def has_overflow(text: str, config: NumberConfig | None = None) -> bool:
-    """Whether ``text`` has a number too large for float64, which `find_numbers` skips.
-
-    Example:
-        >>> has_overflow("About 1" + "0" * 400), has_overflow("About 1" + "0" * 300)
-        (True, False)
-    """
-    return any(not math.isfinite(m.value) for m in _Scanner(text, config or NumberConfig()))
 
 
 def parse_number(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Equations for people: formulas, the sentences of their numbers, what the model does not see."""
+"""Equations for people: formulas, and the sentences of their numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from hardem_jax.equations.examples import NumericQuestion
 from hardem_jax.equations.solutions.enumeration import NumberTable, format_number
-from hardem_jax.equations.solutions.numbers import NumberConfig, has_overflow
 from hardem_jax.equations.solutions.rules import (
     COUNT,
     MINUS,
@@ -75,13 +74,3 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
         after = re.search(r"[.!?](\s|$)|\n", text[end:])
         last = end + after.start() + 1 if after else len(text)
         yield " ".join(f"{text[first:start]}[{text[start:end]}]{text[end:last]}".split())
-
-
-def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig) -> Iterator[str]:
-    """Yields warnings about parts of a question that the model does not see; ``kinds`` are those of
-    its input."""
-    cut = int(np.count_nonzero(kinds < 0))
-    if cut:
-        yield f"text too long for the model; {cut} number{'s' * (cut > 1)} left out"
-    if any(has_overflow(text, numbers) for text in (question.passage, question.question)):
-        yield "numbers too large for float64 left out"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, has_overflow
+from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers
 
 EVERYTHING = NumberConfig(words="all", scales=True, ordinals=True, fractions=True)
 
@@ -147,10 +147,7 @@ def test_numbers_too_large_for_float64():
     large = "9" * 400
     text = f"5 {large} {'1,' + ','.join(['000'] * 110)} 6"
     assert values(text) == [5, 6]
-    assert has_overflow(text) and not has_overflow("5 6")
     assert values("9" * 300) == [float("9" * 300)]
-    scaled = "9" * 305 + " million"
-    assert has_overflow(scaled, NumberConfig(scales=True)) and not has_overflow(scaled)
     assert all(math.isfinite(value) for value in values(text))
 
 
