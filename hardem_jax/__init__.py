@@ -48,12 +48,12 @@ __all__ = [
     "mml_loss",
 ]
 
-# Where each name is defined.
-_HOMES: dict[str, str] = dict.fromkeys(
-    ("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"
-)
-_HOMES |= {f"find_{task}": f"{task}.show" for task in ("spans", "equations", "queries")}
-_HOMES["Reader"] = "spans.reader"
+# Where each name is defined that is not among the losses.
+_HOMES = {
+    **dict.fromkeys(("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"),
+    **{f"find_{task}": f"{task}.show" for task in ("spans", "equations", "queries")},
+    "Reader": "spans.reader",
+}
 
 
 def __getattr__(name: str) -> Any:

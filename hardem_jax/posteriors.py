@@ -123,7 +123,7 @@ class Tempered:
     """beta, finite and at least 0."""
 
     def __post_init__(self) -> None:
-        _check_inverse_temperature("inverse_temperature", self.inverse_temperature)
+        _check_inverse_temperature(self.inverse_temperature)
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         from hardem_jax import masked
@@ -198,7 +198,7 @@ class Sampled:
     """beta, finite and at least 0."""
 
     def __post_init__(self) -> None:
-        _check_inverse_temperature("inverse_temperature", self.inverse_temperature)
+        _check_inverse_temperature(self.inverse_temperature)
 
     def at(self, step: Array | int, key: Array) -> Posterior:
         """The posterior of a step, drawn with ``key``."""
@@ -217,9 +217,9 @@ class Sampled:
         return posterior
 
 
-def _check_inverse_temperature(name: str, value: float) -> None:
+def _check_inverse_temperature(value: float) -> None:
     if not 0 <= value <= LARGEST_FLOAT32:
-        raise ValueError(f"{name} must be a finite float32, >= 0, got {value}")
+        raise ValueError(f"inverse_temperature must be a finite float32, >= 0, got {value}")
 
 
 def _most_likely(z: masked.Rows, scores: Array) -> Array:

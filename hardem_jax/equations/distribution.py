@@ -79,13 +79,8 @@ class TagDistribution:
                 ignored.
             where: ``[B, N]`` bool, the slots that hold a number.
             rest: ``[B]`` float, see the class; default 0.
-
-        Raises:
-            ValueError: ``logits`` have neither 3 nor 4 tags.
         """
         num_tags = logits.shape[-1]
-        if num_tags not in (NUM_TAGS - 1, NUM_TAGS):
-            raise ValueError(f"logits: expected 3 or 4 tags for each number, found {num_tags}")
         where_tags = where[..., None]
         # Mask the input too: an infinite logit at padding would make gradients NaN.
         logits = jnp.where(where_tags, logits.astype(jnp.float32), 0.0)

@@ -73,23 +73,17 @@ class EquationInput(NumericInput):
 X = TypeVar("X", bound=NumericInput)
 
 
-class NumericInputs(Sequence[X]):
+class NumericInputs(list[X]):
     """Inputs of a model, by index; ``sizes`` ``[N, 2]`` int32 are lengths and solutions of each,
     ``num_numbers`` the most numbers of any text."""
 
     def __init__(self, inputs: Sequence[X], lengths: Sequence[int]):
         if not inputs:
             raise InputError("data: expected questions, found none")
-        self._inputs = inputs
+        super().__init__(inputs)
         sizes = [(n, len(x.equations)) for n, x in zip(lengths, inputs, strict=True)]
         self.sizes = np.array(sizes, np.int32)
         self.num_numbers = max(1, *(len(x.number_tokens) for x in inputs))
-
-    def __len__(self) -> int:
-        return len(self._inputs)
-
-    def __getitem__(self, index):
-        return self._inputs[index]
 
 
 class TaggerInputs(NumericInputs[EquationInput]):

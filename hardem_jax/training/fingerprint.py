@@ -16,7 +16,6 @@ from hardem_jax.errors import InputError
 from hardem_jax.settings import to_json
 
 _MAY_CHANGE = "may change on resumption"
-_MOST_SHOWN, _LONGEST = 12, 120
 
 
 class Meaning(enum.Flag):
@@ -168,15 +167,14 @@ originally, 3 now); use the same settings or another folder
     """
     before, now = flatten(stored), flatten(ours)
     differing = [
-        f"{name}: {_shown(before.get(name))} originally, {_shown(now.get(name))} now"
+        f"{name}: {before.get(name, 'absent')} originally, {now.get(name, 'absent')} now"
         for name in now | before
         if before.get(name) != now.get(name)
     ]
     if differing:
-        more = f"; and {len(differing) - _MOST_SHOWN} more" if len(differing) > _MOST_SHOWN else ""
         raise InputError(
-            f"{where}: cannot resume with different settings ({'; '.join(differing[:_MOST_SHOWN])}"
-            f"{more}); use the same settings or another folder"
+            f"{where}: cannot resume with different settings ({'; '.join(differing)}); use the "
+            "same settings or another folder"
         )
 
 
@@ -258,9 +256,3 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:  # text that only looks like JSON
         return text
-
-
-def _shown(text: str | None) -> str:
-    if text is None:
-        return "absent"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -27,7 +27,6 @@ from hardem_jax.training.state import named_leaves
 COMPLETE = "_CHECKPOINT_METADATA"
 #: Error numbers that `out_of_space` recognises.
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_MAX_LISTED = 20
 
 
 def numbers(folder: Path) -> list[int]:
@@ -142,9 +141,9 @@ def check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: Pa
         if found != expected:
             problems.append(f"{name} (stored: {found}, expected: {expected})")
     if problems:
-        more = len(problems) - _MAX_LISTED
-        listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
-        raise InputError(f"{where}: checkpoint of a different model or optimiser: {listed}")
+        raise InputError(
+            f"{where}: checkpoint of a different model or optimiser: {'; '.join(problems)}"
+        )
 
 
 def restore_targets(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
