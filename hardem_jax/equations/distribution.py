@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from hardem_jax import masked
 from hardem_jax.equations.solutions.rules import COUNT, NONE, PERCENT, PLUS
 from hardem_jax.equations.solutions.rules import MINUS as MINUS
-from hardem_jax.score_tables import gather
+from hardem_jax.score_tables import gather, top
 
 Array = jax.Array
 
@@ -148,9 +148,8 @@ class TagDistribution:
 
     def _top_scores(self, k: int, pairs: Array, lone: Array) -> tuple[Array, Array]:
         table = self._table(pairs, lone)
-        batch, num_first, num_second = table.shape
-        num_found = min(k, num_first * num_second)
-        gains, flat = jax.lax.top_k(jax.lax.collapse(table, 1), num_found)
+        num_second = table.shape[-1]
+        gains, flat = top(jax.lax.collapse(table, 1), k)
         first, second = flat // num_second, flat % num_second - 1
         equations = jnp.stack(
             [
@@ -161,12 +160,7 @@ class TagDistribution:
             ],
             axis=-1,
         )
-        missing = ((0, 0), (0, k - num_found))
-        gains = jnp.pad(gains, missing, constant_values=-jnp.inf)
-        equations = jnp.pad(equations, (*missing, (0, 0)))
-        nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
-        equations = jnp.where(jnp.isfinite(gains)[..., None], equations, nothing)
-        return equations, gains
+        return _possible(equations, gains), gains
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:
         """The most likely well-formed equation, ``[B, 4]`` int32. Arguments as in `top`."""
@@ -401,10 +395,14 @@ class AbilityDistribution:
         )
         log_probs, order = jax.lax.top_k(log_probs, k)
         best = jnp.take_along_axis(rows, order[..., None], axis=1)
-        nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
-        best = jnp.where(jnp.isfinite(log_probs)[..., None], best, nothing)
-        return best.astype(jnp.int32), log_probs
+        return _possible(best, log_probs).astype(jnp.int32), log_probs
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:
         """The most likely well-formed equation or count, ``[B, 4]`` int32; see `top`."""
         return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
+
+
+def _possible(equations: Array, log_probs: Array) -> Array:
+    """``[B, k, 4]``, the row without operands in place of those that are not possible."""
+    nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
+    return jnp.where(jnp.isfinite(log_probs)[..., None], equations, nothing)
