@@ -32,6 +32,7 @@ from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import check_writable, file_digest, write_json
 from hardem_jax.documents.examples import OpenQuestion, Passage
+from hardem_jax.documents.mentions import AliasMatcher, mentions_any
 from hardem_jax.errors import InputError, MissingPackageError, printable, require
 from hardem_jax.progress import counted
 from hardem_jax.settings import to_json

@@ -136,16 +136,20 @@ def hard_em_loss(
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
-    z = Rows.weighted(log_probs, log_weights, **rows)
+    z = Rows.weighted(
+        log_probs, log_weights, where=where, segment_ids=segment_ids, num_segments=num_segments
+    )
     return reduce_rows(z, z.cross_entropy(z.most_likely()), reduce_fn)
 
 
 def mml_loss(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
-    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`-\log \sum_{z \in Z} P(z \mid x)`, maximum marginal likelihood (section 3.2).
 
@@ -156,15 +160,20 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(log_probs, **rows)
+    z = Rows.weighted(
+        log_probs, log_weights, where=where, segment_ids=segment_ids, num_segments=num_segments
+    )
     return reduce_rows(z, -z.logsumexp(), reduce_fn)
 
 
 def first_only_loss(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
-    **rows: Unpack[RowOptions],
 ) -> Array:
     r""":math:`-\log P(z_1 \mid x)`, the first solution of the row (section 3.2).
 
@@ -176,7 +185,9 @@ def first_only_loss(
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(log_probs, **rows)
+    z = Rows.weighted(
+        log_probs, log_weights, where=where, segment_ids=segment_ids, num_segments=num_segments
+    )
     return reduce_rows(z, z.cross_entropy(z.first(z.where)), reduce_fn)
 
 
@@ -188,8 +199,11 @@ def annealed_loss(
     tau: Array | float | None,
     cap: float = 1.0,
     schedule: Literal["linear", "switch", "as-printed"] = "linear",
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
-    **rows: Unpack[RowOptions],
 ) -> Array:
     r"""Hard EM with probability :math:`\min(t / \tau, 1)`, else MML (section 3.2, appendix B).
 
@@ -216,7 +230,15 @@ def annealed_loss(
         True
     """
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
-    return drawn_loss(log_probs, hard=hard, reduce_fn=reduce_fn, **rows)
+    return drawn_loss(
+        log_probs,
+        hard=hard,
+        log_weights=log_weights,
+        where=where,
+        segment_ids=segment_ids,
+        num_segments=num_segments,
+        reduce_fn=reduce_fn,
+    )
 
 
 def drawn_loss(

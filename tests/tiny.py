@@ -216,7 +216,7 @@ def write_wikisql(folder: Path, *, tables: int = 6) -> Path:
 
 
 def write_table_questions(file: Path, questions: Sequence[TableQuestion]) -> Path:
-    """Questions on tables in the layout of `data.readers.table_jsonl`."""
+    """Questions on tables in the layout of `hardem_jax.tables.jsonl`."""
     lines, written = [], set()
     for question in questions:
         table = question.table

@@ -152,7 +152,7 @@ def slice_mesh(name: str, fsdp: int) -> Mesh:
         raise InputError(f"--topologies: expected one of {tpus}, {', '.join(GPUS)}, found {name!r}")
     from jax.experimental import topologies
 
-    from hardem_jax.training.devices.mesh import mesh_over
+    from hardem_jax.training.mesh import mesh_over
 
     # Compiling needs no machine of the cloud, whose metadata libtpu would otherwise look for, and
     # holds no device that another process could want.
@@ -192,8 +192,8 @@ def compiled_step(
 
     from experiments.benchmark.steps.jax_steps import make_encoder, uncompiled
     from hardem_jax.objectives import HardEM
-    from hardem_jax.training.devices.fsdp import all_gather_params
-    from hardem_jax.training.devices.mesh import is_gpu, row_sharding, state_shardings
+    from hardem_jax.training.fsdp import all_gather_params
+    from hardem_jax.training.mesh import is_gpu, row_sharding, state_shardings
     from hardem_jax.training.state import TrainState
     from hardem_jax.training.step import compile_train_step
 

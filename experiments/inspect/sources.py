@@ -18,7 +18,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import prepare_split
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
-from hardem_jax.registry import has_module, task_module, task_type, tasks
+from hardem_jax.registry import task_module, task_type, tasks
 from hardem_jax.settings import from_json
 from hardem_jax.show.record import Choose, Record, View, everything
 from hardem_jax.task.run_config import RunConfig, check_run
@@ -109,11 +109,12 @@ def open_source(
     if not len(questions.questions):
         raise InputError(f"{place}: expected questions, found none")
     title = Path(place).absolute().name
-    if "data set" in questions.meta:  # the folder of a build is named after a version
+    is_built = "data set" in questions.meta
+    if is_built:  # its folder is named after a version
         title = f"{questions.meta['data set']} {split or 'dev'}"
     source = Source(task, title, questions.first(count), questions.left_out)
     counted = frozenset(questions.left_out.values())
-    if has_module(task, "splits"):  # which read builds
+    if is_built:
         left_out, asked = _lacking(place, split or "dev", count)
         source = dataclasses.replace(source, left_out=left_out, asked=asked)
     return dataclasses.replace(source, counted=counted)

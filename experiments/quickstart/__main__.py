@@ -64,7 +64,7 @@ class Quickstart:
         # Imported here because they import jax, which would slow down --help.
         from experiments.quickstart.equations import equation_problem
         from experiments.quickstart.spans import span_problem
-        from hardem_jax.training.devices.mesh import available_devices
+        from hardem_jax.training.mesh import available_devices
 
         available_devices()
         make_out(self.out)

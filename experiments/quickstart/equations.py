@@ -20,8 +20,8 @@ from hardem_jax.equations.planted import (
     planted_numeric_examples,
     planted_numeric_tokenizer,
 )
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.base import make_loss
 

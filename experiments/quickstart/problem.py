@@ -15,8 +15,8 @@ from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.objectives import Objective
 from hardem_jax.task.trained import BatchReader
-from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.step import LossFn
 
 if TYPE_CHECKING:  # brings in matplotlib

@@ -27,7 +27,7 @@ from hardem_jax.objectives import MML, Objective, label
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.task import SpanTask, make_span_loss
 from hardem_jax.task.trained import BatchReader
-from hardem_jax.training.devices.mesh import data_mesh, replicated
+from hardem_jax.training.mesh import data_mesh, replicated
 from hardem_jax.training.optimizer import make_optimizer
 from hardem_jax.training.state import TrainState
 from hardem_jax.training.step import compile_train_step, make_train_step

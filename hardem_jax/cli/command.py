@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast, get_type_hints
 import tyro
 
 from hardem_jax.buckets.names import address, shown
-from hardem_jax.data.files import read_json
+from hardem_jax.data.files import CANNOT_WRITE, read_json
 from hardem_jax.errors import TERMINATION, InputError, MissingPackageError, Stopped, one_line
 from hardem_jax.settings import from_json
 
@@ -105,10 +105,7 @@ def _of_file(kind: type, file: Path) -> Any:
 @contextlib.contextmanager
 def on_this_disk(command: Any) -> Iterator[Any]:
     """The command with local folders for those in buckets; uploads what it has written."""
-    values = {
-        field.name: getattr(command, field.name)
-        for field in (dataclasses.fields(command) if dataclasses.is_dataclass(command) else ())
-    }
+    values = _values(command)
     # The flags that name a bucket, each with its path or paths.
     named = {
         name: value if isinstance(value, tuple) else (value,) for name, value in values.items()
@@ -142,6 +139,11 @@ def on_this_disk(command: Any) -> Iterator[Any]:
             found = tuple(local(name, path) for path in paths)
             changes[name] = found if isinstance(values[name], tuple) else found[0]
         yield dataclasses.replace(cast(Any, command), **changes)
+
+
+def _values(command: Any) -> dict[str, Any]:
+    fields = dataclasses.fields(command) if dataclasses.is_dataclass(command) else ()
+    return {field.name: getattr(command, field.name) for field in fields}
 
 
 def _in_bucket(value: Any) -> bool:

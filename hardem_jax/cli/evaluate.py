@@ -107,7 +107,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def progress(self, name: str, total: int, unit: str) -> Progress:
         """A bar on stderr for the split of this name, or a line if that is not a terminal."""
-        from hardem_jax.training.devices.distributed import is_primary
+        from hardem_jax.training.distributed import is_primary
 
         if not is_primary():
             return iter
@@ -118,7 +118,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def run(self) -> None:
         from hardem_jax.task.trained import Trained
-        from hardem_jax.training.devices.distributed import is_primary
+        from hardem_jax.training.distributed import is_primary
 
         mesh = self.mesh()
         evaluation = self._evaluation()
@@ -225,6 +225,6 @@ def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:
 
     The step, under "number", is None if the checkpoint is missing, which loading reports.
     """
-    from hardem_jax.training.checkpoints.run import newest_step  # imports jax
+    from hardem_jax.training.checkpoints import newest_step  # imports jax
 
     return {"name": checkpoint, "number": newest_step(run_dir / checkpoint)}

@@ -76,8 +76,8 @@ class OnDevices:
 
     def mesh(self) -> Mesh:
         """The mesh of devices; must be made before anything else uses jax."""
-        from hardem_jax.training.devices.distributed import initialize_distributed
-        from hardem_jax.training.devices.mesh import data_mesh
+        from hardem_jax.training.distributed import initialize_distributed
+        from hardem_jax.training.mesh import data_mesh
 
         initialize_distributed(self.distributed, heartbeat_seconds=self.heartbeat_seconds)
         mesh = data_mesh(self.num_devices, fsdp=self.fsdp)
@@ -107,7 +107,7 @@ def enable_compilation_cache() -> Path | None:
 
 def say(text: str) -> None:
     """Prints in one process only, on behalf of all."""
-    from hardem_jax.training.devices.distributed import is_primary
+    from hardem_jax.training.distributed import is_primary
 
     if is_primary():
         print(text)

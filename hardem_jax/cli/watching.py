@@ -38,7 +38,7 @@ def observer(
     data = watched(run.dev, ids)
 
     def observe(step: int, params: Any) -> None:
-        from hardem_jax.training.devices.distributed import is_primary
+        from hardem_jax.training.distributed import is_primary
 
         inputs, readings = run.read(params, data)
         if is_primary():

@@ -183,8 +183,6 @@ def draw_first(question: Any, solutions: str, seed: int) -> Any:
     drawn = int(rng.integers(len(rows)))
     order = [drawn, *(place for place in range(len(rows)) if place != drawn)]
     changes: dict[str, Any] = {solutions: rows[order]}
-    if (weights := getattr(question, "log_weights", None)) is not None:
-        changes["log_weights"] = weights[order]
     if getattr(question, "true_equation", -1) >= 0:
         changes["true_equation"] = order.index(question.true_equation)
     return dataclasses.replace(question, **changes)

@@ -80,7 +80,7 @@ class DataSet(abc.ABC):
     Attributes:
         NAME: of its folder.
         SPLITS: built by default, as far as their files are present.
-        RELEASE: where the files are from.
+        HOME: where a person gets the files.
         METRIC: module of `hardem_jax.documents.metrics` for documents, else None.
     """
 

@@ -15,7 +15,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from hardem_jax.data.json_stream import read_json_object, read_text
 from hardem_jax.errors import InputError, check_unicode
-from hardem_jax.hub import download
 from hardem_jax.words import skip_combining_marks
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -276,6 +275,8 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
         if not isinstance(name_or_path, str) or re.match(r"[./~]", name_or_path):
             raise InputError(f"{name_or_path}: expected a folder with a tokenizer, found none")
         patterns = [*_READERS, "vocab.json", "tokenizer_config.json"]
+        from hardem_jax.hub import download
+
         folder = download(name_or_path, patterns, what="a tokenizer")
     for name, read in _READERS.items():
         if os.path.isfile(folder / name):

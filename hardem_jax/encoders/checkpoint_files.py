@@ -14,7 +14,6 @@ import safetensors
 import safetensors.numpy
 
 from hardem_jax.errors import InputError
-from hardem_jax.hub import download
 
 #: Head of a span reader that Hugging Face's classes have no place for, see `write_checkpoint`.
 SELECTOR_FILE = "selector.safetensors"
@@ -30,6 +29,8 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
         return path
     if os.path.isfile(path) or not isinstance(name_or_path, str) or name_or_path[:1] in "./~":
         raise InputError(f"{name_or_path}: expected a folder with a checkpoint, found none")
+    from hardem_jax.hub import download
+
     fetch = functools.partial(download, name_or_path, what="a checkpoint")
     if not weights:
         return fetch(["config.json"])

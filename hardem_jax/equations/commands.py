@@ -24,9 +24,9 @@ from hardem_jax.equations.config import (
     TaggerConfig,
 )
 from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
 from hardem_jax.equations.solutions.text import formula, mentions
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.base import Encoder, encode
 from hardem_jax.encoders.layers import masked_max
-from hardem_jax.encoders.packing import encode
 from hardem_jax.equations.distribution import NUM_TAGS, EquationDistribution, TagDistribution
 from hardem_jax.equations.solutions.rules import NONE, EquationRules
 

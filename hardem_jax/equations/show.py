@@ -12,7 +12,7 @@ from hardem_jax.data.batching.padding import fitting
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
 from hardem_jax.equations.readers import cut_after_words
-from hardem_jax.equations.records import to_numeric_question
+from hardem_jax.equations.records import numeric_question, to_numeric_question
 from hardem_jax.equations.solutions.enumeration import answer_value, format_number
 from hardem_jax.equations.solutions.rules import (
     MINUS,
@@ -24,7 +24,6 @@ from hardem_jax.equations.solutions.rules import (
     EquationRules,
 )
 from hardem_jax.equations.solutions.text import formula, operands
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
     Choose,

@@ -26,10 +26,9 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax import masked
-from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.base import Encoder, encode
 from hardem_jax.encoders.layers import dense
 from hardem_jax.encoders.ops.fused import dropout
-from hardem_jax.encoders.packing import encode
 from hardem_jax.programs.distribution import ProgramDistribution
 from hardem_jax.programs.solutions.rules import may_modify, may_select
 from hardem_jax.programs.solutions.types import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.data_sets import DataSet, Release
+from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import QuerySolver

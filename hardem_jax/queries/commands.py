@@ -201,7 +201,7 @@ class Convert:
 
     def run(self) -> None:
         from hardem_jax.queries import task as tasks
-        from hardem_jax.training.checkpoints.run import RunCheckpoints
+        from hardem_jax.training.checkpoints import RunCheckpoints
 
         if os.path.isdir(self.out) and os.listdir(self.out):
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")

@@ -26,11 +26,10 @@ import jax.numpy as jnp
 from flax import nnx
 
 from hardem_jax import masked
-from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.base import Encoder, encode_layers
 from hardem_jax.encoders.config import ValueUnits
 from hardem_jax.encoders.layers import dense
 from hardem_jax.encoders.lstm import BiLSTMs, last_output
-from hardem_jax.encoders.packing import encode_layers
 from hardem_jax.errors import InputError
 from hardem_jax.queries.distribution import QueryDistribution
 

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hardem_jax.queries.solutions.conditions import Combinations, find_conditions, fold
-from hardem_jax.queries.solutions.engine import TypedTable, typed_table
-from hardem_jax.queries.solutions.enumeration import allowed
+from hardem_jax.queries.solutions.engine import TypedTable, allowed, typed_table
 from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH, SqlRules, row_of
 from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.tables.table import Cell, Table

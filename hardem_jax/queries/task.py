@@ -39,7 +39,7 @@ from hardem_jax.tables.base import (
     metric_names,
 )
 from hardem_jax.tables.table import Cell, Table
-from hardem_jax.task.base import LossFn, make_loss
+from hardem_jax.task.base import SPARSITY_THRESHOLDS, LossFn, make_loss
 from hardem_jax.task.encoder import check_vocabulary
 
 Array = jax.Array

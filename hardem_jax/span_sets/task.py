@@ -29,8 +29,7 @@ from hardem_jax.documents.questions import (
     selector_loss_sum,
 )
 from hardem_jax.documents.windows import Window, WindowConfig
-from hardem_jax.encoders.base import Encoder
-from hardem_jax.encoders.packing import token_metrics
+from hardem_jax.encoders.base import Encoder, token_metrics
 from hardem_jax.objectives import Objective
 from hardem_jax.span_sets.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.span_sets.distribution import marked_spans

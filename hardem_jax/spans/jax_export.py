@@ -17,7 +17,7 @@ from flax import nnx
 from jax import export
 
 from hardem_jax.encoders.ops.attention import only_xla
-from hardem_jax.extras import require_packages
+from hardem_jax.errors import require_packages
 from hardem_jax.spans.model import SpanReader
 
 #: Devices that programs are compiled for where they are loaded.

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hardem_jax.encoders.base import Encoder
+from hardem_jax.encoders.base import Encoder, encode
 from hardem_jax.encoders.layers import masked_max
-from hardem_jax.encoders.packing import encode
 from hardem_jax.spans.distribution import SpanDistribution
 
 Array = jax.Array

@@ -29,8 +29,7 @@ from hardem_jax.documents.questions import (
     selector_loss_sum,
 )
 from hardem_jax.documents.windows import Window, WindowConfig
-from hardem_jax.encoders.base import Encoder
-from hardem_jax.encoders.packing import token_metrics
+from hardem_jax.encoders.base import Encoder, token_metrics
 from hardem_jax.objectives import Objective
 from hardem_jax.spans.answers import (
     Answer,
@@ -42,9 +41,16 @@ from hardem_jax.spans.answers import (
 from hardem_jax.spans.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.spans.distribution import SpanDistribution
 from hardem_jax.spans.model import Reading, SpanReader
-from hardem_jax.task.base import LossFn, ShownAnswer, Task, keys_of_part, z_metrics
+from hardem_jax.task.base import (
+    NOT_SEEN,
+    LossFn,
+    ShownAnswer,
+    Task,
+    keys_of_part,
+    visit_metrics,
+    z_metrics,
+)
 from hardem_jax.task.run_config import RunConfig
-from hardem_jax.task.z_visits import NOT_SEEN, visit_metrics
 
 Array = jax.Array
 PER_WINDOW = LatentConfig()
@@ -275,7 +281,7 @@ def make_span_loss(
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
         `task.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
-        remembers whether the most likely mention of its group was in it (`task.z_visits`).
+        remembers whether the most likely mention of its group was in it (`visit_metrics`).
     """
     groups = _Groups(latent, negatives)
 

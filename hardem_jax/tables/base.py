@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hardem_jax.data.batching.padding import Pad
-from hardem_jax.data.builders.splits import BuiltSplit
+from hardem_jax.data.built import BuiltSplit
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.tables.layout import TableInputs
 from hardem_jax.tables.records import Tables

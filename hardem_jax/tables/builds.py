@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from hardem_jax.data.data_sets import Release
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import require
 from hardem_jax.tables.jsonl import read_table_questions

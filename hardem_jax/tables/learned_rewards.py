@@ -31,9 +31,9 @@ from hardem_jax.encoders.ops.attention import only_xla
 from hardem_jax.errors import InputError
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.learned_rewards import searched_reward_loss
-from hardem_jax.search.likelihoods import MERL
-from hardem_jax.search.protocol import LOSS_ONLY
-from hardem_jax.tables.search import reported
+from hardem_jax.search.objectives import MERL
+from hardem_jax.search.protocol import LOSS_ONLY, SearchObjective
+from hardem_jax.tables.search import Executor, SearchTraining, WithoutSolutions, reported
 from hardem_jax.training.state import ITEM, MEMORY
 from hardem_jax.training.step import LossFn
 

@@ -19,12 +19,14 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig, Inputs
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
-from hardem_jax.encoders.packing import token_metrics
+from hardem_jax.encoders.base import token_metrics
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.protocol import Memory, Metrics, SearchObjective
 from hardem_jax.tables.table import Table
+from hardem_jax.task.base import Training
+from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import ITEM, MEMORY
-from hardem_jax.training.step import ITEMS, LossFn, Mean
+from hardem_jax.training.step import ITEMS, LossFn
 
 Array = jax.Array
 #: Questions whose tests are kept; each holds tens of kilobytes and its table.

@@ -22,11 +22,12 @@ from flax import nnx
 from hardem_jax import losses
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
-from hardem_jax.encoders.packing import token_metrics
+from hardem_jax.encoders.base import token_metrics
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective, draws_rows
 from hardem_jax.task.run_config import RunConfig
-from hardem_jax.training.grad_accumulation import MEMORY, Mean
+from hardem_jax.training.run_progress import Mean
+from hardem_jax.training.state import MEMORY
 from hardem_jax.training.step import LossFn
 
 Array = jax.Array

@@ -14,10 +14,10 @@ from hardem_jax.errors import InputError
 from hardem_jax.search.protocol import LOSS_ONLY
 from hardem_jax.task.base import Model, Task
 from hardem_jax.task.run_config import RunConfig
-from hardem_jax.training.checkpoints.run import load_params, newest_step
-from hardem_jax.training.checkpoints.series import numbers
-from hardem_jax.training.devices.mesh import with_shardings
+from hardem_jax.training.checkpoint_series import numbers
+from hardem_jax.training.checkpoints import load_params, newest_step
 from hardem_jax.training.fingerprint import digest_without_seed, flatten
+from hardem_jax.training.mesh import with_shardings
 
 
 def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any, dict[str, str]]:

@@ -18,7 +18,6 @@ from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.task.base import D, LossFn, Questions, Task, Training
 from hardem_jax.task.trained import BatchReader, check_packs
-from hardem_jax.task.training import Training
 from hardem_jax.training.state import named_leaves
 
 

@@ -16,8 +16,8 @@ from hardem_jax.errors import InputError
 from hardem_jax.search.protocol import LOSS_ONLY
 from hardem_jax.task.base import A, D, R, Task
 from hardem_jax.task.run_config import RunConfig
-from hardem_jax.training.checkpoints.run import load_params, newest_step
-from hardem_jax.training.devices.mesh import (
+from hardem_jax.training.checkpoints import load_params, newest_step
+from hardem_jax.training.mesh import (
     available_devices,
     make_place_fn,
     round_up_to_devices,

@@ -38,14 +38,14 @@ class Meaning(enum.Flag):
 # The digest of the contents says whether data are the same, in whichever format they are.
 _TRAINED = {
     "format": Meaning.SEED,
-    **dict.fromkeys(("rules", "supervised", "scores of solutions"), Meaning.ROW),
+    **dict.fromkeys(("rules", "supervised"), Meaning.ROW),
     "sources": dict.fromkeys(("rules", "supervised"), Meaning.ROW),
 }
 _SCORED = {
     "format": Meaning.SEED,
     "content": Meaning.CONTENT,
     "rules": Meaning.ROW | Meaning.RULES,
-    **dict.fromkeys(("supervised", "scores of solutions"), Meaning.ROW),
+    "supervised": Meaning.ROW,
     **dict.fromkeys(("data set", "number", "domain", "tagged", "documents"), Meaning.QUESTIONS),
     "counts": dict.fromkeys(("questions read", "examples read"), Meaning.QUESTIONS),
     "sources": {

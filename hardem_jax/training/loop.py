@@ -23,11 +23,11 @@ from jax.sharding import Mesh
 from hardem_jax.buckets.names import address
 from hardem_jax.errors import TERMINATION, InputError, Stopped, found_by
 from hardem_jax.locks import locked
-from hardem_jax.training.checkpoints.run import RunCheckpoints
+from hardem_jax.training.checkpoints import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.devices.distributed import is_primary, primary_decides
-from hardem_jax.training.devices.mesh import FSDP_AXIS, data_mesh, place_batch
+from hardem_jax.training.distributed import is_primary, primary_decides
 from hardem_jax.training.fingerprint import named_settings
+from hardem_jax.training.mesh import FSDP_AXIS, data_mesh, place_batch
 from hardem_jax.training.metrics_log import RunLog, token_cost
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
@@ -181,7 +181,7 @@ def train(
     schedule = learning_rate_schedule(optimizer, config.num_steps)
     state = init_state(params, transform, config.seed, mesh, memory)
     if mesh.shape[FSDP_AXIS] > 1:
-        from hardem_jax.training.devices.fsdp import all_gather_params
+        from hardem_jax.training.fsdp import all_gather_params
 
         loss_fn = all_gather_params(loss_fn, mesh)
     step = make_train_step(loss_fn, transform, schedule, accumulate=accumulate)

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.training.devices.mesh import replicated, state_shardings
+from hardem_jax.training.mesh import replicated, state_shardings
 
 #: The entry of a batch, and of a loss's metrics, with the memory of the rows (`TrainState.memory`).
 MEMORY = "memory"
@@ -64,7 +64,7 @@ def init_state(
         memory: its initial value, if the loss has one; the same on every host.
 
     Example:
-        >>> from hardem_jax.training.devices.mesh import data_mesh
+        >>> from hardem_jax.training.mesh import data_mesh
         >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
         >>> int(state.step), state.params["w"].shape
         (0, (3,))
@@ -147,7 +147,7 @@ def current_shardings(state: TrainState) -> Any:
     """Returns the sharding of every array of a state, for `compile_train_step`.
 
     Example:
-        >>> from hardem_jax.training.devices.mesh import data_mesh
+        >>> from hardem_jax.training.mesh import data_mesh
         >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
         >>> current_shardings(state).params["w"].spec
         P()

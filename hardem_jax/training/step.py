@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.training.devices.mesh import is_gpu, replicated
+from hardem_jax.training.mesh import is_gpu, replicated
 from hardem_jax.training.optimizer import AdamState, global_norm
 from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import MEMORY, TrainState, recall, remember
@@ -79,7 +79,7 @@ def make_train_step(
     optimiser state and memory unchanged.
 
     Example:
-        >>> from hardem_jax.training.devices.mesh import data_mesh
+        >>> from hardem_jax.training.mesh import data_mesh
         >>> from hardem_jax.training.state import init_state
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}
@@ -142,7 +142,7 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None)
         shardings: shardings of the state (`state.current_shardings`); None replicates it.
 
     Example:
-        >>> from hardem_jax.training.devices.mesh import data_mesh, place_batch
+        >>> from hardem_jax.training.mesh import data_mesh, place_batch
         >>> from hardem_jax.training.state import init_state
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}

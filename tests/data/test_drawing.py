@@ -22,13 +22,11 @@ def test_what_fits_is_kept_in_order():
     assert fitting("\ud800", 9, 1).tolist() == [0]
 
 
-def test_scores_of_solutions_move_with_them():
+def test_a_drawn_solution_is_first_and_the_others_keep_their_order():
     queries = np.arange(45, dtype=np.int16).reshape(3, 15)
     question = QueryQuestion(
         *("q", "Who?", "1-1", ("ann",), "execution", None, np.zeros((0, 2), np.int32)),
         *(queries, 3, 3),
-        log_weights=np.array([0.0, -1.0, -2.0], np.float32),
     )
     drawn = draw_first(question, "queries", 0)
     assert drawn.queries[:, 0].tolist() == [15, 0, 30]
-    assert drawn.log_weights is not None and drawn.log_weights.tolist() == [-1, 0, -2]

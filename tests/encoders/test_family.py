@@ -11,11 +11,11 @@ import pytest
 from flax import nnx
 
 from hardem_jax.data.batching.plans import packing_arrays
+from hardem_jax.encoders.base import encode
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.distilbert import DistilBert, DistilBertConfig
 from hardem_jax.encoders.electra import Electra, ElectraConfig
 from hardem_jax.encoders.modernbert import ModernBert, ModernBertConfig
-from hardem_jax.encoders.packing import encode
 from hardem_jax.encoders.pretrained import load_config, load_encoder, save_encoder
 from hardem_jax.encoders.roberta import Roberta, RobertaConfig
 from hardem_jax.errors import InputError

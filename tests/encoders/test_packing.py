@@ -7,8 +7,8 @@ from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.data.batching.plans import packing_arrays
+from hardem_jax.encoders.base import encode_layers
 from hardem_jax.encoders.bert import Bert, BertConfig
-from hardem_jax.encoders.packing import encode_layers
 from hardem_jax.errors import InputError
 from tests.hlo import collectives
 from tests.marks import slow

@@ -19,6 +19,7 @@ from hardem_jax.equations.inputs import (
     pad_inputs,
 )
 from hardem_jax.equations.readers import read_drop
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import (
     COUNT,
@@ -31,7 +32,6 @@ from hardem_jax.equations.solutions.rules import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.errors import InputError
 from tests.tiny import roberta_tokenizer
 

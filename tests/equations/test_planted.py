@@ -10,10 +10,10 @@ from hardem_jax.equations.planted import (
     planted_numeric_examples,
     planted_numeric_tokenizer,
 )
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.enumeration import execute_equation
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import MINUS, PLUS
-from hardem_jax.equations.solve import numeric_question
 
 CONFIG = PlantedEquationsConfig(num_train=400, num_dev=100)
 

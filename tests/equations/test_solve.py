@@ -3,6 +3,7 @@
 import numpy as np
 
 from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.enumeration import enumerate_equations
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import (
@@ -16,7 +17,6 @@ from hardem_jax.equations.solutions.rules import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.equations.solve import numeric_question
 
 S = len(SPECIAL_NUMBERS)
 PASSAGE_TEXT = "Longwell threw 41 yards, Favre 38 and Ryan 40."

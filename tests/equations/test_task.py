@@ -17,6 +17,7 @@ from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.inputs import EquationInput, pad_equations, pad_inputs
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import (
     COUNT,
@@ -28,7 +29,6 @@ from hardem_jax.equations.solutions.rules import (
     SPECIAL,
     EquationRules,
 )
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.base import make_loss
 from hardem_jax.task.trained import BatchReader

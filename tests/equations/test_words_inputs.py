@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import COUNT, MINUS, PASSAGE, PLUS, EquationRules
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.equations.words import (
     WordConfig,
     WordInputs,

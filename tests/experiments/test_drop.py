@@ -11,7 +11,7 @@ from experiments import drop
 from hardem_jax.equations import commands as equations
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.models import NumericQuestions
-from hardem_jax.equations.solve import numeric_question
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.trained import Trained
 from tests import commands

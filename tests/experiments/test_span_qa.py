@@ -15,12 +15,11 @@ from experiments import squad_layout, triviaqa
 from hardem_jax import HardEM
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.evaluate import read_ids
 from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.documents.records import NO_PLACE
 from hardem_jax.spans.commands import Evaluate, Train
 from hardem_jax.spans.config import SpanInference
-from hardem_jax.training.checkpoints.run import newest_step
+from hardem_jax.training.checkpoints import newest_step
 from tests.commands import (
     OBEYED,
     SHOWN,
@@ -87,47 +86,6 @@ def without_answers(root, tmp_path):
         paragraph["qas"][0]["answers"] = []
     file.write_text(json.dumps(content))
     return "--file", file, *flags
-
-
-def triviaqa_file(ids):
-    """Questions as TriviaQA's files name them."""
-    return {"Domain": "Web", "Data": [{"QuestionId": id, "Question": "?"} for id in ids]}
-
-
-FORMS = {
-    "lines": lambda ids: "\n".join(ids),
-    "list": json.dumps,
-    "predictions": lambda ids: json.dumps(dict.fromkeys(ids, "an answer")),
-    "official": lambda ids: json.dumps(triviaqa_file(ids), indent=1),
-    "JSON lines": lambda ids: "\n".join(json.dumps({"id": id, "question": "?"}) for id in ids),
-}
-
-
-@pytest.mark.parametrize("written", FORMS)
-def test_ids_of_questions_are_read_as_files_have_them(tmp_path, written):
-    file = tmp_path / "chosen.txt"
-    file.write_text(FORMS[written](["q1", "q0", "not there"]))
-    assert list(read_ids(file)) == ["q1", "q0", "not there"]
-
-
-def test_scores_of_chosen_questions(root, capsys, tmp_path):
-    evaluate = evaluate_flags(root)
-    every, chosen = tmp_path / "every.json", tmp_path / "chosen.txt"
-    call(triviaqa, *evaluate, "--by-question", every)
-    content = json.loads(every.read_text())
-    best = max(range(len(content["ids"])), key=lambda place: content["scores"]["f1"][place])
-    asked = [content["ids"][best], content["ids"][best - 1], "not there"]
-    chosen.write_text("\n".join(asked))
-    capsys.readouterr()
-    call(triviaqa, *evaluate, "--questions", chosen)
-    printed = capsys.readouterr().out
-    assert "3 questions, 1 of them not in the split" in " ".join(printed.split())
-    of_two = [content["scores"]["f1"][place] for place in (best, best - 1)]
-    scores = evaluation(printed)["chosen"]["scores"]
-    assert scores["f1"] == pytest.approx(sum(of_two) / 3) and sum(of_two) > 0
-    chosen.write_text("not there\n")
-    line = fails(triviaqa, capsys, *evaluate, "--questions", chosen)
-    assert "--questions: expected ids of the split, found 'not there'" in line
 
 
 def test_questions_without_answers_are_answered_and_not_scored(root, capsys, tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ from hardem_jax.queries.task import QuerySplit, QueryTask
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective, IterativeML
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.task.trained import Trained
-from hardem_jax.training.checkpoints.run import RunCheckpoints
+from hardem_jax.training.checkpoints import RunCheckpoints
 from hardem_jax.training.state import named_leaves
 from tests import commands
 from tests.queries.sqlova_files import state_dicts, write

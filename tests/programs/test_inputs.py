@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.batching.padding import fitting
 from hardem_jax.errors import InputError
 from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.inputs import ProgramInputs, field_facts, link_facts

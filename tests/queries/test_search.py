@@ -15,13 +15,17 @@ from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.config import QueryInference
 from hardem_jax.queries.distribution import QueryDistribution
-from hardem_jax.queries.search import MAX_LINKS, QueryExecutor
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules
+from hardem_jax.queries.search import (
+    MAX_LINKS,
+    QueryExecutor,
+)
+from hardem_jax.queries.solutions.enumeration import enumerate_sql
+from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
 from hardem_jax.tables.search import WithoutSolutions, make_search_loss
 from hardem_jax.task import start
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.step import accumulated_value_and_grad
 from tests.marks import slow
 from tests.queries.test_task import RULES, SHAPES, TABLE, question

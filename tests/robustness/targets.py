@@ -13,14 +13,11 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.equations.words import Vocabulary, load_word_vectors
-from hardem_jax.queries.readers import read_answers, read_wikisql
 from hardem_jax.retrieval.files import read_passages
 from hardem_jax.spans.config import ReaderConfig, SpanInference
 from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.spans.readers.open_questions import read_nq_open
-from hardem_jax.spans.readers.squad import read_squad_layout
-from hardem_jax.spans.readers.triviaqa import read_triviaqa, read_triviaqa_questions
+from hardem_jax.spans.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.tables.csv import read_csv_table
 from hardem_jax.tables.jsonl import read_table_questions
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions
@@ -68,30 +65,26 @@ def _read_all(read: Callable[..., Any], *arguments: Any, **options: Any) -> None
     collections.deque(read(*arguments, skips=ExclusionCounts(), **options), maxlen=0)
 
 
-def _reading() -> dict[str, Target]:
-    trivia = {
-        "Question": "Which city?",
-        "QuestionId": "q1",
-        "EntityPages": [{"Filename": "Rome.txt"}],
-        "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]},
-    }
-    answer = {"text": "Rome", "answer_start": 7}
-    qa = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
-    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [qa]}]}]
-    narratives = {
-        QUESTIONS: b"document_id,set,question_tokenized,answer1_tokenized,"
-        b"answer2_tokenized\nd1,valid,Who ?,Mark .,He\n",
-        SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
-    }
-    nq_open = {"question": "who", "answer": ["Ada", "['b', C. D.]"]}
+def _layouts() -> dict[str, Target]:
+    """Those of `tests.data.test_readers`."""
+    found = {}
+    for name, layout in LAYOUTS.items():
+
+        def read(folder: Path, layout: Layout = layout) -> None:
+            _read_all(layout.read, folder / layout.name)
+
+        files = layout.files(layout.content)
+        found[name] = Target({file: text.encode() for file, text in files.items()}, read)
+    return found
+
+
+def _files() -> dict[str, Target]:
+    """Layouts of several files, or of none of JSON."""
+    passage = {"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"}
     return {
         "triviaqa questions": Target(
             {"qa.json": _json(LAYOUTS["triviaqa"].content | {"Version": 1.0})},
             lambda folder: _read_all(read_triviaqa_questions, folder / "qa.json"),
-        ),
-        "squad": Target(
-            {"a.json": _json({"data": squad})},
-            lambda folder: _read_all(read_squad_layout, folder / "a.json"),
         ),
         "narrativeqa": Target(
             {
@@ -100,6 +93,10 @@ def _reading() -> dict[str, Target]:
                 SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
             },
             lambda folder: _read_all(read_narrativeqa, folder, "valid"),
+        ),
+        "context lines": Target(
+            {"a.jsonl": _json(*LAYOUTS["dpr"].content)},
+            lambda folder: _read_all(read_contexts, folder / "a.jsonl"),
         ),
         "passages": Target(
             {"a.tsv": b'id\ttext\ttitle\n1\tRome is old.\tRome\n2\t"a ""b"""\tB\n'},
@@ -138,10 +135,6 @@ def _words() -> dict[str, Target]:
         (folder / "vocab.txt").unlink()
 
     return {
-        "vocabulary": Target(
-            {"words.json": _json({"lower": True, "entries": ["kick", "yard"]})},
-            lambda folder: Vocabulary.load(folder / "words.json"),
-        ),
         "word vectors": Target(
             {"glove.txt": b"kick 1 0\nball 5 5\nyard 3 2e-1\n"},
             lambda folder: load_word_vectors(folder / "glove.txt", vocabulary, size=2),

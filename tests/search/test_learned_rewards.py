@@ -7,7 +7,7 @@ import optax
 
 from hardem_jax import losses
 from hardem_jax.search.learned_rewards import learned_reward_loss
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 

@@ -8,10 +8,10 @@ from hardem_jax.documents.prepared import Question
 from hardem_jax.documents.show import document_record
 from hardem_jax.documents.windows import Window
 from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.show import equation_record
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import EquationRules
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.programs.records import program_question
 from hardem_jax.programs.show import program_record
 from hardem_jax.programs.solutions.links import find_links

@@ -12,7 +12,7 @@ from hardem_jax.documents.windows import Window
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.spans.task import make_span_loss
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, named_leaves
 from hardem_jax.training.step import compile_train_step, make_train_step

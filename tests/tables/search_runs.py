@@ -11,8 +11,8 @@ from flax import nnx
 
 from hardem_jax.cli.command import parse
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.state import named_leaves, recall
 

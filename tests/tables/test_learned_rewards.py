@@ -28,7 +28,7 @@ from hardem_jax.tables.learned_rewards import (
     with_reward,
 )
 from hardem_jax.tables.search import make_search_loss
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import accumulated_value_and_grad, make_train_step
 from tests.task.toy import VOCABULARY, query_batch

@@ -12,15 +12,13 @@ from jax.experimental import checkify
 
 from hardem_jax.objectives import EM, AnyObjective, HardEM
 from hardem_jax.posteriors import Annealed, Sampled, TopK
-from hardem_jax.programs.reward_features import program_features
-from hardem_jax.queries.solutions.types import ROW_WIDTH
+from hardem_jax.queries.solutions.enumeration import ROW_WIDTH
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.spans.config import LatentConfig
-from hardem_jax.spans.loss import make_span_loss
-from hardem_jax.tables.learned_rewards import CUES
+from hardem_jax.spans.task import make_span_loss
 from hardem_jax.tables.search import make_search_loss
 from hardem_jax.task.base import first_memory, make_loss
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state, recall
 from hardem_jax.training.step import compile_train_step, make_train_step

@@ -14,8 +14,8 @@ from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError
 from hardem_jax.task import initial
 from hardem_jax.task.initial import params_of
-from hardem_jax.training.checkpoints.run import RunCheckpoints
-from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training.checkpoints import RunCheckpoints
+from hardem_jax.training.mesh import data_mesh
 
 TASK: Any = SimpleNamespace(NAME="toy")
 ENTRIES = {"encoder": {"num_attention_heads": 2, "hidden_dropout": 0.1}}

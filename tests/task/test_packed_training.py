@@ -11,8 +11,8 @@ from flax import nnx
 
 from hardem_jax import HardEM
 from hardem_jax.data.batching.plans import packing_arrays, rows_needed
-from hardem_jax.encoders.packing import encode_layers
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.encoders.base import encode_layers
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state, named_leaves
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.hlo import collectives

@@ -11,11 +11,9 @@ from flax import nnx
 from hardem_jax import MML
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.task import make_span_loss
-from hardem_jax.task.base import make_loss
-from hardem_jax.task.z_visits import first_memory, visit_metrics
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.state import current_shardings, init_state, recall, remember
-from hardem_jax.training.step import Mean, compile_train_step, make_train_step
+from hardem_jax.task.base import first_memory, visit_metrics
+from hardem_jax.training.run_progress import Mean
+from hardem_jax.training.state import recall, remember
 from tests.task.toy import NUM_SOLUTIONS, TASKS, make_bert
 
 Z = 5

@@ -13,11 +13,11 @@ import numpy as np
 
 from hardem_jax.errors import Stopped
 from hardem_jax.task.trained import fetch
+from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.config import HEARTBEAT_SECONDS
-from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.distributed import initialize_distributed, is_primary
-from hardem_jax.training.devices.mesh import data_mesh, place_global_batch
+from hardem_jax.training.distributed import initialize_distributed, is_primary
 from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh, place_global_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.state import named_leaves
 from tests.training import toy_problem as toy

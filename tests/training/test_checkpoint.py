@@ -20,9 +20,9 @@ from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training.checkpoints import series
-from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params, newest_step
-from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training import checkpoint_series as series
+from hardem_jax.training.checkpoints import RunCheckpoints, load_params, newest_step
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from tests.damages import DAMAGES

@@ -95,7 +95,6 @@ def test_settings_with_a_meaning_of_their_own_are_flags(module):
     ("name", "means"),
     [
         ("data.rules.cap", Meaning.ROW),
-        ("data.scores of solutions", Meaning.ROW),
         ("data.content", Meaning.FOLLOWS),
         ("data.1.format", Meaning.SEED),
         ("dev.content", Meaning.CONTENT),

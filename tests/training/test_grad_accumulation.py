@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import accumulated_value_and_grad, compile_train_step, make_train_step

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.metrics_log import RunLog
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.run_progress import RunProgress

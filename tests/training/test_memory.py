@@ -8,9 +8,9 @@ import optax
 import pytest
 
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.training.devices.fsdp import all_gather_params
-from hardem_jax.training.devices.mesh import MIN_SPLIT_SIZE, data_mesh, place_batch
+from hardem_jax.training.fsdp import all_gather_params
 from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import MIN_SPLIT_SIZE, data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import current_shardings, init_state

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
     average_params,

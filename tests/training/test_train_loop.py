@@ -13,9 +13,9 @@ import pytest
 
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training import loop
-from hardem_jax.training.checkpoints.run import load_params
-from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training.checkpoints import load_params
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
 from tests.marks import needs_hangup, slow
 from tests.training import toy_problem as toy

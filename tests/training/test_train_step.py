@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step

@@ -10,9 +10,14 @@ import numpy as np
 import optax
 from flax import nnx
 
-from experiments.benchmark.steps.setting import MATRIX_SIZE, NUM_STEPS, OPTIMIZER, Device, Setting
-from experiments.benchmark.steps.tasks import STEPS
-from hardem_jax.data.batching.packing import packing_arrays, rows_needed
+from experiments.benchmark.steps.setting import (
+    NUM_STEPS,
+    OPTIMIZER,
+    STEPS,
+    Device,
+    Setting,
+)
+from hardem_jax.data.batching.plans import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.bert import BertConfig
 from hardem_jax.encoders.pretrained import untrained_encoder
@@ -20,7 +25,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
 from hardem_jax.spans.checkpoint import load_reader, save_reader
 from hardem_jax.spans.model import SpanReader
-from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state, leaf_name
 from hardem_jax.training.step import LossFn, TrainStep, compile_train_step, make_train_step

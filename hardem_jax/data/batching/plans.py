@@ -6,7 +6,7 @@ item. Rows are padded to the smallest *bucket* that holds the longest of them, s
 compiled only once per bucket, or packed: several inputs in
 each row that the encoder reads (Krell et al., 2021). A packed batch keeps its layout, one input per
 row padded to T, so that heads and Z are unaffected; two additional arrays map each token to its
-position in the P rows of S tokens and back, for `encoders.packing.encode`. Each of G devices packs
+position in the P rows of S tokens and back, for `encoders.base.encode`. Each of G devices packs
 its own part of the batch, so no token moves between devices.
 """
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardem_jax.metrics import COUNTS
-from hardem_jax.task.scoring import size_group
+from hardem_jax.task.base import size_group
 
 if TYPE_CHECKING:
     from hardem_jax.documents.prepared import Question
 
-#: Groups of |Z|, see `task.scoring.size_group`.
+#: Groups of |Z|, see `task.base.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
 

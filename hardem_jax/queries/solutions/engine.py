@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.solutions.types import AGGREGATORS, OPERATORS, Condition, Query
+from hardem_jax.queries.solutions.types import (
+    AGGREGATORS,
+    CELL_AGGREGATORS,
+    OPERATORS,
+    Condition,
+    Query,
+    SqlRules,
+)
 from hardem_jax.queries.solutions.values import (
     ExecutionError,
     bound_value,
@@ -278,3 +285,15 @@ def _literal(value: Cell) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     return repr(value)
+
+
+def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndarray:
+    """``[M, S, 6]`` bool: which heads the rules allow, by set of rows, column and aggregator."""
+    heads = np.ones((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    if not rules.aggregates_on_text:
+        texts = np.array([column.type == "text" for column in table.columns], bool)
+        heads &= ~(texts[:, None] & CELL_AGGREGATORS)
+    if not rules.aggregates_of_one_row:
+        single = np.array([mask.bit_count() == 1 for mask in masks], bool)
+        heads &= ~(single[:, None, None] & CELL_AGGREGATORS)
+    return heads

@@ -23,14 +23,20 @@ import numpy as np
 
 from hardem_jax.errors import check_many, check_text
 from hardem_jax.queries.solutions.conditions import Combinations, find_conditions
-from hardem_jax.queries.solutions.engine import TypedTable, typed_table
-from hardem_jax.queries.solutions.types import AGGREGATORS, ROW_WIDTH, SqlRules
+from hardem_jax.queries.solutions.engine import TypedTable, allowed, typed_table
+from hardem_jax.queries.solutions.types import (
+    AGGREGATORS,
+    AVG,
+    COUNT,
+    MAX,
+    MIN,
+    NONE,
+    ROW_WIDTH,
+    SUM,
+    SqlRules,
+)
 from hardem_jax.queries.solutions.values import in_lower_case
 from hardem_jax.tables.table import Cell, Table, masks_to_matrix, plain_cell, split_words
-
-NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
-#: Aggregators that return the cell itself if there is only one.
-CELL_AGGREGATORS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
 
 # Limits a temporary array to 8 MiB of float64.
 _MAX_ELEMENTS = 2**20
@@ -234,18 +240,6 @@ def _valid(
         if len(answer) == 1 and not isinstance(answer[0], str):
             _decide_sums(table, masks, answer[0], heads)
     return heads.reshape(len(masks), -1)
-
-
-def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndarray:
-    """``[M, S, 6]`` bool: which heads the rules allow, by set of rows, column and aggregator."""
-    heads = np.ones((len(masks), len(table.columns), len(AGGREGATORS)), bool)
-    if not rules.aggregates_on_text:
-        texts = np.array([column.type == "text" for column in table.columns], bool)
-        heads &= ~(texts[:, None] & CELL_AGGREGATORS)
-    if not rules.aggregates_of_one_row:
-        single = np.array([mask.bit_count() == 1 for mask in masks], bool)
-        heads &= ~(single[:, None, None] & CELL_AGGREGATORS)
-    return heads
 
 
 def _matching(

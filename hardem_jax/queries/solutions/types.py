@@ -24,6 +24,10 @@ from hardem_jax.tables.table import column_names
 AGGREGATORS = ("", "max", "min", "count", "sum", "avg")
 """In the order of the official files; "" selects plain cells."""
 
+NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
+#: Aggregators that return the cell itself if there is only one.
+CELL_AGGREGATORS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
+
 OPERATORS = ("=", ">", "<")
 """In the order of the official files."""
 

@@ -11,9 +11,9 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.records import with_mentions
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.readers import read_drop
+from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import EquationRules
-from hardem_jax.equations.solve import numeric_question
 from hardem_jax.programs.builds import WikiTablePrograms
 from hardem_jax.programs.records import program_question
 from hardem_jax.programs.solutions.rules import ProgramRules

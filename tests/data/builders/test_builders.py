@@ -20,12 +20,10 @@ from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.solutions.rules import EquationRules
 from hardem_jax.errors import InputError
-from hardem_jax.locks import locked
-from hardem_jax.queries.records import RECORDS, QuerySolver, to_query_question
-from hardem_jax.spans.builds import NarrativeQA, NQOpen
+from hardem_jax.queries.records import QuerySolver, to_query_question
+from hardem_jax.queries.solutions.enumeration import Table
 from hardem_jax.tables.examples import TableQuestion
-from hardem_jax.tables.records import question_record, table_of
-from hardem_jax.tables.table import Table
+from hardem_jax.tables.records import table_of
 from tests.damages import DAMAGES
 from tests.data.builders import inputs
 

@@ -12,22 +12,20 @@ from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data import builders
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.builds import DropNum
-from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.models import NumericQuestions, NumericSplit
 from hardem_jax.equations.readers import read_drop
+from hardem_jax.equations.records import NO_EQUATION, numeric_question
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import COUNT, EquationRules
-from hardem_jax.equations.solve import NO_EQUATION, numeric_question
-from hardem_jax.equations.splits import NumericSplit
 from hardem_jax.errors import InputError
 from hardem_jax.programs.builds import TablePrograms
 from hardem_jax.programs.task import ProgramSplit
 from hardem_jax.queries.annotations import NOT_A_SPAN
 from hardem_jax.queries.builds import TableQuestions, WikiSQL
-from hardem_jax.queries.records import FEWER_CONDITIONS, NO_QUERY, query_question
-from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
+from hardem_jax.queries.records import NO_QUERY, query_question
+from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules, Table
 from hardem_jax.queries.task import QuerySplit
 from hardem_jax.tables.examples import TableQuestion
-from hardem_jax.tables.table import Table
 from tests.tiny import drop_answer, write_table_questions, write_wikisql
 
 builders.quiet()

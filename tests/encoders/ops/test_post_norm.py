@@ -161,7 +161,7 @@ CONFIG = BertConfig(50, 32, 2, 4, 64, hidden_dropout=0.2, attention_dropout=0.2)
 
 def bert_gradients(ids, *, kernels, devices=1, **settings):
     """Activations of all layers and the gradient of a loss of a small BERT, compiled on a mesh."""
-    from hardem_jax.training.devices.mesh import data_mesh, place_batch
+    from hardem_jax.training.mesh import data_mesh, place_batch
 
     graphdef, params = nnx.split(Bert(CONFIG, rngs=nnx.Rngs(0), **settings), nnx.Param)
 

@@ -20,7 +20,7 @@ from orbax.checkpoint import v1 as ocp
 from hardem_jax.buckets.names import publish
 from hardem_jax.checksums import write_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.distributed import is_primary, primary_decides
+from hardem_jax.training.distributed import is_primary, primary_decides
 from hardem_jax.training.state import named_leaves
 
 #: The file that Orbax writes last.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.fsdp import all_gather_params
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
+from hardem_jax.training import mesh as mesh_module
+from hardem_jax.training.fsdp import all_gather_params
+from hardem_jax.training.mesh import data_mesh, place_batch, state_shardings
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state, named_leaves
 from hardem_jax.training.step import compile_train_step, make_train_step

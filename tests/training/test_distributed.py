@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.distributed import initialize_distributed, is_multi_process
-from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training import mesh as mesh_module
+from hardem_jax.training.distributed import initialize_distributed, is_multi_process
+from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.state import named_leaves
 from tests.training import process_worker as worker
 from tests.training import toy_problem as toy

@@ -25,7 +25,7 @@ from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import has_checksums, verify_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training.checkpoints.series import (
+from hardem_jax.training.checkpoint_series import (
     COMPLETE,
     Series,
     check_arrays,
@@ -36,7 +36,7 @@ from hardem_jax.training.checkpoints.series import (
     restore_targets,
     to_arrays,
 )
-from hardem_jax.training.devices.distributed import primary_decides
+from hardem_jax.training.distributed import primary_decides
 from hardem_jax.training.fingerprint import check_same
 from hardem_jax.training.state import TrainState
 

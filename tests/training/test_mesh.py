@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.mesh import (
+from hardem_jax.training.mesh import (
     data_mesh,
     place_batch,
     place_global_batch,

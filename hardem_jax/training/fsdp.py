@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from hardem_jax.training.devices.mesh import FSDP_AXIS, state_shardings
+from hardem_jax.training.mesh import FSDP_AXIS, state_shardings
 from hardem_jax.training.step import LossFn
 
 
@@ -23,7 +23,7 @@ def all_gather_params(loss_fn: LossFn, mesh: Mesh) -> LossFn:
         mesh: see `data_mesh`; with `fsdp` 1, `loss_fn` is returned as it is.
 
     Example:
-        >>> from hardem_jax.training.devices.mesh import data_mesh
+        >>> from hardem_jax.training.mesh import data_mesh
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return (params["w"] * batch["x"]).sum(), {}
         >>> all_gather_params(loss_fn, data_mesh(1)) is loss_fn

@@ -1,1 +1,0 @@
-"""Checkpoints of training runs: all that the project knows of Orbax."""

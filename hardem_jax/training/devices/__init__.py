@@ -1,1 +1,0 @@
-"""Device meshes, FSDP, multi-process set-up and the compilation cache."""
