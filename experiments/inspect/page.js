@@ -61,11 +61,14 @@ function filter() {
   const cut = which && about.listed < lost ? `; the first ${count(about.listed)} are in this file (--count)` : "";
   at("counted").textContent = which ? `${some}${count(lost)} questions left out of the split${cut}` : `${some}${count(all.length)} questions${rest}`;
   rows();
+  if (!state.shown.length) at("question").replaceChildren(back(), ...nothing());
+  else if (at("question").querySelector(".none") && state.open >= 0) open(state.open, false);
 }
 
-function mark(right, title) {
+function mark(right, name) {
   if (right === null || right === undefined) return null;
-  return make("span", { class: right ? "right" : "wrong", title }, right ? "✓" : "✗");
+  const sign = make("span", { class: right ? "right" : "wrong" }, right ? "✓" : "✗");
+  return name ? make("span", { class: "outcome", title: `${name}: ${right ? "right" : "wrong"}` }, sign, ` ${name}`) : sign;
 }
 
 // A row for a question left out: the reason stands for its answer.
@@ -83,15 +86,22 @@ function rows() {
   for (let place = first; place < last; place++) {
     const index = state.shown[place], out = index >= all.length;
     const [id, question, answer, size, right] = out ? unanswered(index) : all[index];
-    const marks = right.map((one, run) => run === state.run || run === state.other ? mark(one, about.runs[run].name) : null);
+    const marks = right.map((one, run) => run === state.run || run === state.other ? mark(one, about.runs.length > 1 ? about.runs[run].name : "") : null);
     nodes.push(make("a", { class: "row", href: `#q=${index}`, style: `top:${ROW * place}px`, title: id,
       tabindex: "-1", "aria-current": index === state.open ? "true" : null,
-      on: { click: (event) => { event.preventDefault(); open(index); document.body.dataset.view = "question"; } } },
+      on: { click: (event) => { event.preventDefault(); document.body.dataset.view = "question"; open(index); } } },
       make("bdi", { class: "what" }, question),
       make("span", { class: "sub" }, ...marks, out || !about.answers ? null : make("span", { class: "size" }, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "gold" }, answer))));
   }
-  if (!nodes.length) nodes.push(make("p", { class: "none" }, "No question is left by these filters."));
+  if (!nodes.length) nodes.push(...nothing());
   body.replaceChildren(...nodes);
+}
+
+const nothing = () => [make("p", { class: "none" }, "No question is left by these filters."), make("p", { class: "none" }, make("button", { type: "button", on: { click: clear } }, "Clear the filters"))];
+function clear() {
+  for (const id of ["search", "least", "most", "outcome", "which"]) if (at(id)) at(id).value = "";
+  filter();
+  if (all.length) open(state.open >= 0 && state.open < all.length ? state.open : 0, false);
 }
 
 function reveal() {
@@ -103,7 +113,9 @@ function reveal() {
 
 // --- a question ---
 
-function open(index) {
+// The browser's Back leads to what was open before, if it is to be remembered as a place of its own.
+function open(index, place = true) {
+  const moved = place && state.open >= 0;
   state.open = index;
   current = index < all.length ? read("q" + index) : null;
   state.picked = [];
@@ -116,7 +128,7 @@ function open(index) {
   at("question").scrollTop = 0;
   rows();
   reveal();
-  remember();
+  remember(moved);
 }
 
 // Training steps at which the shown run or the one next to it says something of the question.
@@ -154,7 +166,15 @@ function chance(one, z) {
   return p === null || !state.share ? p : one.sum > 0 ? Math.min(1, p / one.sum) : 0;
 }
 
-const back = () => make("button", { class: "back", type: "button", on: { click: () => { document.body.dataset.view = "list"; rows(); reveal(); } } }, "← Questions");
+// On a phone, which shows either the list or a question.
+function view(name, place = true) {
+  document.body.dataset.view = name;
+  rows();
+  reveal();
+  remember(place);
+}
+const back = () => make("p", { class: "phone" }, make("button", { class: "back", type: "button", on: { click: () => view("list") } }, "← Questions"),
+  make("button", { class: "previous", type: "button", on: { click: () => next(-1) } }, "Previous"), make("button", { class: "next", type: "button", on: { click: () => next(1) } }, "Next"));
 
 function excuse(index) {
   const [id, question, reason] = unanswered(index);
@@ -194,7 +214,7 @@ function verdict(run) {
   const shown = one.answer || "no answer";
   const where = !about.answers ? "" : one.z >= 0 ? ", in Z" : ", not in Z";
   return make("section", {}, make("p", { class: "head" }, name, make("span", { class: "soft" }, ` step ${one.step.toLocaleString("en")}${which ? ` (${which})` : ""}`)),
-    one.correct === undefined ? null : make("p", {}, mark(one.correct, ""), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
+    one.correct === undefined ? null : make("p", {}, mark(one.correct), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
     one.chance > 0 || one.z >= 0 ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, one.prediction ? make("code", {}, one.prediction) : "no answer")])) : make("p", { class: "soft" }, "no prediction"));
 }
 
@@ -311,15 +331,18 @@ function light(numbers) {
 // --- where one is, in the address, so that it can be sent to others ---
 
 let own = "";
-function remember() {
+function remember(place = false) {
   const words = [`q=${state.open}`];
+  if (document.body.dataset.view === "question") words.push("view=question");
   if (state.step !== null) words.push(`step=${state.step}`);
   if (about.runs.length > 1) words.push(`run=${state.run}`, `other=${state.other}`);
   if (state.share) words.push("shade=share");
   const chosen = root.getAttribute("theme");
   if (chosen) words.push(`theme=${chosen}`);
   own = "#" + words.join("&");
-  if (location.hash !== own) location.replace(own);
+  if (location.hash === own) return;
+  if (place) location.assign(own);
+  else location.replace(own);
 }
 function recall() {
   const words = new Map(location.hash.slice(1).split("&").map((word) => word.split("=")));
@@ -332,7 +355,7 @@ function recall() {
   if (at("other")) compare(state.run);
   state.share = words.get("shade") === "share";
   if (at("shade")) at("shade").value = state.share ? "share" : "";
-  if (words.get("view") === "question") document.body.dataset.view = "question";
+  document.body.dataset.view = words.get("view") === "question" ? "question" : "list";
   const wanted = number("q", all.length + about.listed, -1);
   // A question that the filter hides is in no row.
   if (at("which") && wanted >= 0 && (wanted >= all.length) !== (at("which").value !== "")) at("which").value = wanted >= all.length ? "*" : "";
@@ -353,7 +376,7 @@ function changed() {
     compare(before);
   }
   filter();
-  if (state.open >= 0) open(state.open);
+  if (state.open >= 0 && state.shown.length) open(state.open, false);
 }
 // A run stands next to another one, not to itself: where it was asked for, the two change places.
 function compare(before) {
@@ -368,6 +391,9 @@ function share(yes) {
   if (current) draw();
   remember();
 }
+function help() {
+  at("help").showModal();
+}
 function next(by) {
   if (!state.shown.length) return;
   const place = state.shown.indexOf(state.open);
@@ -381,21 +407,24 @@ if (at("shade")) at("shade").addEventListener("change", () => share(at("shade").
 for (const id of ["run", "other", "outcome", "order"]) if (at(id)) at(id).addEventListener("change", changed);
 if (at("which")) at("which").addEventListener("change", () => { at("list").scrollTop = 0; filter(); if (state.shown.length) open(state.shown[0]); });
 at("theme").addEventListener("click", theme);
+at("keys").addEventListener("click", help);
+at("close").addEventListener("click", () => at("help").close());
+at("fold").addEventListener("click", () => at("fold").setAttribute("aria-expanded", String(document.body.classList.toggle("unfolded"))));
 at("list").addEventListener("scroll", rows, { passive: true });
 addEventListener("resize", rows);
-addEventListener("hashchange", () => { if (location.hash !== own) { const index = recall(); if (index >= 0) open(index); } });
+addEventListener("hashchange", () => { if (location.hash !== own) { const index = recall(); if (index >= 0) open(index, false); } });
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "Escape") {
     if (typing) event.target.blur();
-    else { document.body.dataset.view = "list"; state.picked = []; light(); }
+    else { state.picked = []; light(); view("list", false); }
     return;
   }
-  if (typing) return;
+  if (typing || at("help").open) return;
   const inList = event.target === at("list");
   const keys = { j: () => next(1), k: () => next(-1), ArrowLeft: () => move(-1), ArrowRight: () => move(1), t: theme,
-    "/": () => at("search").focus(), Enter: inList ? () => { document.body.dataset.view = "question"; } : null,
+    "/": () => at("search").focus(), "?": help, Enter: inList ? () => view("question") : null,
     ArrowDown: inList ? () => next(1) : null, ArrowUp: inList ? () => next(-1) : null,
     s: () => { if (at("shade")) share(!state.share); },
     o: () => { if (at("run")) { at("run").value = String((state.run + 1) % about.runs.length); changed(); } } };

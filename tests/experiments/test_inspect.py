@@ -236,6 +236,111 @@ def test_steps_keys_filters_and_comparison(spans, show):
     assert count() == sum(size <= 1 for size in sizes)
 
 
+def test_two_runs_change_places(spans, show):
+    source = opened(spans)
+    one = views(source, [30], correct=[True, False, True])
+    two = dataclasses.replace(views(source, [30], correct=[False, False, True]), name="Hard EM")
+    tab = show(page(record(source, [one, two], most=100)))
+    heads = tab.locator(".runs section b").all_inner_texts
+    assert heads() == ["MML", "Hard EM"]
+    tab.select_option("#outcome", "first")
+    assert tab.locator("#rows .row").count() == 1
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("o")
+    assert tab.locator("#rows .row").count() == 0  # no answer of hard EM alone is right
+    tab.select_option("#outcome", "")
+    assert heads() == ["Hard EM", "MML"]
+    tab.select_option("#other", "")
+    assert heads() == ["Hard EM"] and tab.locator("#outcome").input_value() == ""
+    assert tab.locator("#outcome option[disabled]").count() == 3
+    tab.select_option("#other", "1")  # itself
+    assert tab.locator("#other").input_value() == ""
+    assert (
+        show(page(record(source, [one, two], most=100)), "#run=1&other=1")
+        .locator("#other")
+        .input_value()
+        == ""
+    )
+
+
+def test_the_keyboard_keeps_its_place(spans, show):
+    run = views(source := opened(spans), [10, 20, 30], correct=[True, False, True])
+    tab = show(page(record(source, [run], most=100)))
+    focus = "document.activeElement.dataset.focus"
+    assert tab.locator("[data-focus=after]").is_disabled()
+    tab.locator("[data-focus=before]").focus()
+    tab.keyboard.press("Enter")
+    assert "step 20" in tab.locator("output").inner_text() and tab.evaluate(focus) == "before"
+    tab.keyboard.press("Enter")
+    assert "step 10" in tab.locator("output").inner_text() and tab.evaluate(focus) == "step"
+    tab.locator(".list tbody tr").first.focus()
+    tab.keyboard.press("Enter")
+    tab.evaluate("document.querySelector('#question').style.height = '60px'")
+    scroll = "document.querySelector('#question').scrollTop"
+    tab.evaluate(f"{scroll} = 40")
+    tab.keyboard.press("s")
+    assert tab.locator(".list tr.hot").count() == 1 and tab.evaluate(scroll) == 40
+    assert tab.evaluate(focus).startswith("z ")
+
+
+def test_back_stays_on_the_page(spans, show):
+    run = views(source := opened(spans), [10, 20], correct=[True, False, True])
+    tab = show(page(record(source, [run], most=100)))
+    tab.keyboard.press("j")
+    tab.keyboard.press("ArrowLeft")  # no place of its own
+    tab.keyboard.press("j")
+    assert "Oslo" in tab.locator("h2").inner_text()
+    tab.go_back()
+    assert "Lima" in tab.locator("#question h2").inner_text() and "step=10" in tab.url
+    tab.go_back()
+    assert "Rome" in tab.locator("#question h2").inner_text()
+    tab.go_forward()
+    assert "Lima" in tab.locator("#question h2").inner_text()
+
+
+def test_filters_without_a_hit_are_offered_to_be_cleared(spans, show):
+    tab = show(written_views(spans))
+    tab.fill("#search", "nowhere")
+    assert tab.locator("#rows .row").count() == 0 and tab.locator("#question h2").count() == 0
+    tab.locator("#question button", has_text="Clear the filters").click()
+    assert tab.locator("#rows .row").count() == 3 and tab.locator("#search").input_value() == ""
+    assert "Rome" in tab.locator("#question h2").inner_text()
+    tab.fill("#search", "nowhere")
+    tab.fill("#search", "")  # by hand
+    assert "Rome" in tab.locator("#question h2").inner_text()
+
+
+def written_views(spans):
+    """A page of two runs that disagree about the second question."""
+    source = opened(spans)
+    one = views(source, [30], correct=[True, False, True])
+    two = dataclasses.replace(views(source, [30], correct=[True, True, False]), name="Hard EM")
+    return page(record(source, [one, two], most=100))
+
+
+def test_marks_name_their_objectives_and_a_key_the_keys(spans, show):
+    tab = show(written_views(spans))
+    said = tab.locator("#rows .row").nth(1).locator(".outcome").all_inner_texts()
+    assert said == ["✗ MML", "✓ Hard EM"]
+    help = tab.locator("#help")
+    assert not help.is_visible()
+    tab.keyboard.press("?")
+    assert help.is_visible() and "training step" in help.inner_text()
+    tab.keyboard.press("j")  # belongs to the dialog
+    tab.keyboard.press("Escape")
+    assert not help.is_visible() and "Rome" in tab.locator("#question h2").inner_text()
+
+
+def test_an_answer_that_there_is_none_is_a_prediction(spans, show):
+    source = opened(spans, 1)
+    texts = lines(source, 0)
+    view = View("q0", "?", "Ada", texts, [0.2] * len(texts), -1, "", 0.1, -1)
+    run = RunViews("MML", Path("r"), {5: "best"}, {5: {0: Said(view, "", correct=False)}})
+    said = show(page(record(source, [run], most=100))).locator(".runs section").inner_text()
+    assert "wrong: no answer" in said and "most likely, 10 %, not in Z" in said
+    assert "no prediction" not in said
+
+
 def test_runs_of_one_name_are_told_apart(spans):
     source = opened(spans)
     run = views(source, [30], correct=[True, False, True])
@@ -244,6 +349,29 @@ def test_runs_of_one_name_are_told_apart(spans):
     found = record(source, [*runs, dataclasses.replace(run, name="Hard EM")], most=100)["about"]
     shown = [one["name"] for one in found["runs"]]
     assert shown == ["MML (a/mml-0)", "MML (b/mml-0)", "MML (mml-1)", "Hard EM"]
+
+
+def test_phone_and_themes(spans, tmp_path, show):
+    html = written(spans, tmp_path)
+    phone = show(html, width=390)
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    assert not phone.locator("#question").is_visible()
+    phone.locator("#rows .row").nth(1).click()
+    assert phone.locator("#question").is_visible() and not phone.locator("#list").is_visible()
+    phone.locator(".next").click()
+    assert "Oslo" in phone.locator("#question h2").inner_text()
+    phone.go_back()
+    assert "Lima" in phone.locator("#question h2").inner_text()
+    phone.locator(".back").click()
+    assert phone.locator("#list").is_visible() and not phone.locator("#search").is_visible()
+    phone.locator("#fold").click()
+    assert phone.locator("#search").is_visible()
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark, light = show(html, color_scheme="dark"), show(html, color_scheme="light")
+    colours = dark.evaluate(colour), light.evaluate(colour)
+    assert colours == ("rgb(23, 25, 29)", "rgb(255, 255, 255)")
+    light.keyboard.press("t")
+    assert light.evaluate(colour) == colours[0]
 
 
 def test_2000_questions_open_in_a_second(spans, show):
