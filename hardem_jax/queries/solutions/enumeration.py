@@ -120,6 +120,8 @@ def enumerate_sql(
     table_of = np.array([condition[:4] for condition in conditions], np.int16).reshape(-1, 4)
     blocks, left = [np.empty((0, ROW_WIDTH), np.int16)], rules.cap
     for number, level in enumerate(combinations.levels):
+        if left == 0:
+            break
         for head in np.flatnonzero(np.any([of_mask[mask] for mask in level], axis=0)).tolist():
             wanted = {mask for mask in level if of_mask[mask][head]}
             codes = np.array(combinations.write_out(number, wanted, left)[:left], np.int64)
@@ -130,6 +132,8 @@ def enumerate_sql(
                 rows[:, 3 + 4 * i : 7 + 4 * i] = table_of[indices]
             blocks.append(rows)
             left = None if left is None else left - len(codes)
+            if left == 0:
+                break
     return Solutions(np.concatenate(blocks), size, combinations.max_conditions)
 
 
@@ -260,26 +264,40 @@ def _matching(
 
 
 def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.ndarray:
-    """``[M, S, 6]`` bool: whether results equal the answer; of sums, whether they could."""
+    """``[M, S, 6]`` bool: whether results equal the answer; of sums, whether they could.
+
+    Products count, for every set of rows and column at once, the rows that decide; wide tables have
+    tens of millions of these pairs.
+    """
     valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     [cell] = answer if len(answer) == 1 else [None]
-    for s, column in enumerate(table.columns):
+    rows: list[list[int]] = [[], [], [], []]  # by column: hold the answer, exceed it, ...
+    for column in table.columns:
         held = 0
         for value in set(answer):
             held |= column.nulls if value is None else column.rows_by_value.get(value, 0)
         _, above, below = column.compare(cell) if held else (0, 0, 0)
-        for m, mask in enumerate(masks):
-            if mask.bit_count() == len(answer) and not mask & ~held:
-                valid[m, s, NONE] = column.select(mask) == answer
-            if len(answer) != 1:
-                continue
-            some = mask & column.not_null
-            valid[m, s, COUNT] = some.bit_count() == cell
-            valid[m, s, SUM:] = not isinstance(cell, str)
-            if cell is None:
-                valid[m, s, [MAX, MIN]] = not some
-            elif mask & held:
-                valid[m, s, [MAX, MIN]] = not mask & above, not mask & below
+        for which, mask in zip(rows, (held, above, below, column.not_null), strict=True):
+            which.append(mask)
+    tests = masks_to_matrix([mask for which in rows for mask in which], table.num_rows).T
+    step = max(1, _MAX_ELEMENTS // max(table.num_rows, tests.shape[1], 1))
+    for start in range(0, len(masks), step):
+        bits, own = masks_to_matrix(masks[start : start + step], table.num_rows), valid[start:]
+        own = own[: len(bits)]
+        holding, above, below, some = np.split(bits @ tests, 4, axis=1)
+        own[..., NONE] = (holding == len(answer)) & (bits.sum(1) == len(answer))[:, None]
+        if len(answer) != 1:  # whether the order is the same, too
+            for m, s in np.argwhere(own[..., NONE]).tolist():
+                own[m, s, NONE] = table.columns[s].select(masks[start + m]) == answer
+            continue
+        if not isinstance(cell, str):
+            own[..., COUNT] = False if cell is None else some == cell
+            own[..., SUM:] = True
+        if cell is None:
+            own[..., [MAX, MIN]] = (some == 0)[..., None]
+        else:
+            own[..., MAX] = (holding > 0) & (above == 0)
+            own[..., MIN] = (holding > 0) & (below == 0)
     return valid
 
 
