@@ -88,7 +88,7 @@ class Compiled:
     Attributes:
         topologies: generation and chips along each axis of a slice of TPUs, or "h100" or "h200" for
             one GPU.
-        tasks: whose steps, see `experiments.benchmark.steps.tasks` ("naqanet" has the sizes that
+        tasks: whose steps, by the names of the benchmark ("naqanet" has the sizes that
             were published, whatever the preset).
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.

@@ -21,7 +21,7 @@ class QueryQuestion:
             (tuples are lists once they have been on disk).
         table_id: of its table.
         words: ``[W, 2]`` int32 characters of the question's words, see `split_words`.
-        queries: ``[Z, 15]`` int16, see `hardem_jax.queries.solutions.Query.from_row`.
+        queries: ``[Z, 15]`` int16, see `hardem_jax.queries.solutions.types.Query.from_row`.
         num_queries: |Z| before the rules' cap.
         max_conditions: of the queries that were tried, see
             `hardem_jax.queries.solutions.Solutions`.

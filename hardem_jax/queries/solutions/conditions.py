@@ -195,33 +195,38 @@ class Combinations:
         count: dict[str, Any] = {"one": 1, "times": operator.mul, "plus": operator.add}
         return fold(self._merged, self.every_row, self.max_conditions, **count)
 
-    def write_out(self, size: int, wanted: Collection[int], limit: int | None) -> list[int]:
-        """Codes of the sets of ``size`` conditions whose rows are wanted, ascending; the first
-        ``limit`` of them."""
+    def write_out(
+        self, size: int, wanted: Collection[int], limit: int | None
+    ) -> tuple[list[int], list[int]]:
+        """Codes and rows of the sets of ``size`` conditions whose rows are wanted, by ascending
+        code; the first ``limit`` of them."""
         if size == 0:
-            return [0] if self.every_row in wanted else []
+            found = [self.every_row] if self.every_row in wanted else []
+            return [0] * len(found), found
         return self._tails(self.every_row, 0, size, wanted, limit, {})
 
-    def _tails(self, mask, start, size, wanted, limit, memory) -> list[int]:
-        """Codes of the sets completed by ``size`` conditions from ``start`` on."""
+    def _tails(self, mask, start, size, wanted, limit, memory) -> tuple[list[int], list[int]]:
+        """Codes and rows of the sets completed by ``size`` conditions from ``start`` on."""
         if (known := memory.get((mask, start, size))) is not None:
             return known
-        codes = []
+        codes, found = [], []
         for clause in itertools.islice(self._clauses, start, None):
             left = size - clause.size
             if left < 0 or not (rows := mask & clause.mask):
                 continue
             if left:
-                tails = self._tails(rows, clause.next_column, left, wanted, limit, memory)
+                tails, sets = self._tails(rows, clause.next_column, left, wanted, limit, memory)
                 high = clause.code * self.base**left
                 codes += [high + code for code in tails]
+                found += sets
             elif rows in wanted:
                 codes.append(clause.code)
+                found.append(rows)
             if limit is not None and len(codes) >= limit:
-                del codes[limit:]
+                del codes[limit:], found[limit:]
                 break
-        memory[mask, start, size] = codes
-        return codes
+        memory[mask, start, size] = codes, found
+        return codes, found
 
 
 def _clauses(group, base: int, rules: SqlRules):

@@ -114,27 +114,38 @@ def enumerate_sql(
     combinations = Combinations(conditions, typed, rules)
     masks = list(dict.fromkeys(mask for level in combinations.levels for mask in level))
     valid = _valid(typed, masks, answer, rules, match)
-    of_mask = dict(zip(masks, valid, strict=True))
-    total = {mask: int(heads.sum()) for mask, heads in of_mask.items()}
-    size = sum(n * total[mask] for level in combinations.levels for mask, n in level.items())
+    places = {mask: m for m, mask in enumerate(masks)}
+    total = valid.sum(axis=1).tolist()
+    sizes = [
+        sum(count * total[places[mask]] for mask, count in level.items())
+        for level in combinations.levels
+    ]
     table_of = np.array([condition[:4] for condition in conditions], np.int16).reshape(-1, 4)
     blocks, left = [np.empty((0, ROW_WIDTH), np.int16)], rules.cap
     for number, level in enumerate(combinations.levels):
-        if left == 0:
-            break
-        for head in np.flatnonzero(np.any([of_mask[mask] for mask in level], axis=0)).tolist():
-            wanted = {mask for mask in level if of_mask[mask][head]}
-            codes = np.array(combinations.write_out(number, wanted, left)[:left], np.int64)
-            rows = np.full((len(codes), ROW_WIDTH), -1, np.int16)
-            rows[:, :3] = *divmod(head, len(AGGREGATORS)), number
-            for i in range(number):
-                indices = codes // combinations.base ** (number - 1 - i) % combinations.base
-                rows[:, 3 + 4 * i : 7 + 4 * i] = table_of[indices]
-            blocks.append(rows)
-            left = None if left is None else left - len(codes)
+        here = [places[mask] for mask in level]
+        if not sizes[number]:
+            continue
+        used = np.flatnonzero(valid[here].any(axis=0))
+        # All selections at once if all are written out, else one after the other up to the cap.
+        whole = left is None or sizes[number] <= left
+        for heads in used[None] if whole else used[:, None]:
             if left == 0:
                 break
-    return Solutions(np.concatenate(blocks), size, combinations.max_conditions)
+            wanted = {masks[m] for m in here if valid[m, heads].any()}
+            codes, found = combinations.write_out(number, wanted, left)
+            correct = valid[np.ix_([places[mask] for mask in found], heads)]
+            place, index = np.nonzero(correct.T)
+            rows = np.full((len(index), ROW_WIDTH), -1, np.int16)
+            rows[:, 0], rows[:, 1] = np.divmod(heads[place], len(AGGREGATORS))
+            rows[:, 2] = number
+            chosen = np.array(codes, np.int64)[index]
+            for i in range(number):
+                indices = chosen // combinations.base ** (number - 1 - i) % combinations.base
+                rows[:, 3 + 4 * i : 7 + 4 * i] = table_of[indices]
+            blocks.append(rows)
+            left = None if left is None else left - len(rows)
+    return Solutions(np.concatenate(blocks), sum(sizes), combinations.max_conditions)
 
 
 class AnswerTest:
@@ -291,7 +302,7 @@ def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.nd
                 own[m, s, NONE] = table.columns[s].select(masks[start + m]) == answer
             continue
         if not isinstance(cell, str):
-            own[..., COUNT] = False if cell is None else some == cell
+            own[..., COUNT] = some == _as_float(cell)
             own[..., SUM:] = True
         if cell is None:
             own[..., [MAX, MIN]] = (some == 0)[..., None]
@@ -306,10 +317,7 @@ def _decide_sums(table: TypedTable, masks: Sequence[int], cell: Cell, heads: np.
 
     Float64 sums rule out most; SQLite's own summation decides.
     """
-    try:
-        target = float(cell)  # type: ignore[arg-type]
-    except (TypeError, OverflowError):  # NULL, or too large
-        target = np.nan
+    target = _as_float(cell)
     sums, rounding = table.sums
     step = max(1, _MAX_ELEMENTS // max(1, *sums.shape))
     for start in range(0, len(masks), step):
@@ -325,3 +333,11 @@ def _decide_sums(table: TypedTable, masks: Sequence[int], cell: Cell, heads: np.
     for m, s, place in np.argwhere(heads[..., SUM:]).tolist():
         result = table.columns[s].result(SUM + place, masks[m])
         heads[m, s, SUM + place] = result == [cell]
+
+
+def _as_float(cell: Cell) -> float:
+    """The cell as float64; NaN, which equals nothing, for NULL and a number that is too large."""
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return np.nan
