@@ -123,9 +123,9 @@ def enumerate_sql(
     table_of = np.array([condition[:4] for condition in conditions], np.int16).reshape(-1, 4)
     blocks, left = [np.empty((0, ROW_WIDTH), np.int16)], rules.cap
     for number, level in enumerate(combinations.levels):
-        here = [places[mask] for mask in level]
-        if not sizes[number]:
+        if left == 0 or not sizes[number]:
             continue
+        here = [places[mask] for mask in level]
         used = np.flatnonzero(valid[here].any(axis=0))
         # All selections at once if all are written out, else one after the other up to the cap.
         whole = left is None or sizes[number] <= left
