@@ -8,6 +8,7 @@ then scored by its metric::
 
     python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/train
     python -m experiments.squad_layout prepare --file dev-v1.1.json --out prepared/dev --split dev
+    python -m experiments.squad_layout prepare --file mine.csv --layout rows --out prepared/mine
     python -m experiments.squad_layout prepare --file quoref-dev-v0.1.json --out prepared/quoref \
         --split dev --answers-are "all required"
     python -m experiments.squad_layout train --data prepared/train --dev prepared/dev \
@@ -17,12 +18,14 @@ then scored by its metric::
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.rows import USUAL, Columns
 from hardem_jax.documents.examples import ReadingExample, is_unknown
 from hardem_jax.documents.prepared import PrepareCommand
 from hardem_jax.documents.records import annotated_mentions
@@ -37,8 +40,9 @@ class Prepare(PrepareCommand):
 
     Attributes:
         file: the questions.
-        layout: "squad", or "rows" for one row per question, as in Hugging Face's data sets (JSON
-            lines or a list).
+        layout: "squad", or "rows" for one row per question with its text: CSV, JSON lines or a
+            list, also as Hugging Face's data sets have them.
+        columns: names of the columns of "rows", or of the keys of objects.
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
@@ -48,6 +52,7 @@ class Prepare(PrepareCommand):
 
     file: Path
     layout: Literal["squad", "rows"] = "squad"
+    columns: Columns = USUAL
     answers_are: Literal["alternatives", "all required"] = "alternatives"
     split: Literal["train", "dev", "test"] = "train"
     supervised: bool = False
@@ -64,6 +69,8 @@ class Prepare(PrepareCommand):
         sources = super().sources()
         if not self.supervised:  # as in splits from before this flag existed
             del sources["supervised"]
+        if self.columns == USUAL:
+            del sources["columns"]
         return sources
 
     def official_metric(self) -> str:
@@ -72,7 +79,9 @@ class Prepare(PrepareCommand):
         return "squad2" if any(map(is_unknown, self.windows.choices)) else "squad"
 
     def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
-        read = read_squad_rows if self.layout == "rows" else read_squad_layout
+        read = read_squad_layout
+        if self.layout == "rows":
+            read = functools.partial(read_squad_rows, columns=self.columns)
         examples = read(
             self.file,
             skips=skips,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import decimal
-import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
+from hardem_jax.data.csv import read_csv_rows
+from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 from hardem_jax.tables.cell_values import parse_date, parse_quantity
 from hardem_jax.tables.table import MAX_WHOLE, Cell, Table
-
-DELIMITERS = ",;\t|"
 
 # Cells of a numeric column that stand for a missing number.
 _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
@@ -23,11 +19,8 @@ _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd"
 _NUMBER = re.compile(
     r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
 )
-# As Excel reads it.
-_DELIMITER_LINE = re.compile(r"sep=(?P<delimiter>[^\r\n\"])(?=[\r\n]|$)", re.IGNORECASE)
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
-_ESCAPE = re.compile(r'\\["\\]')
 
 
 def make_table(
@@ -78,41 +71,11 @@ def read_csv_table(path: PathLike, *, id: str | None = None) -> Table:
     return make_table(str(path) if id is None else id, header, rows)
 
 
-def read_csv_rows(path: PathLike) -> list[tuple[int, list[str]]]:
-    """Names and rows of a CSV file with the numbers of their last lines, see `read_csv_table`.
-
-    No row has more cells than there are names.
-    """
-    text = read_text(path)
-    named = _DELIMITER_LINE.match(text)
-    delimiters = named["delimiter"] if named else DELIMITERS
-    rows = _guess_dialect(text, str(path), delimiters)[1 if named else 0 :]
-    if not rows:
-        raise InputError(f"{path}: expected a line with the names of columns, found an empty file")
-    width = len(rows[0][1])
-    for line, row in rows:
-        if any(cell.strip() for cell in row[width:]):
-            expected = f"expected at most {width} cells, as many as there are names of columns"
-            raise InputError(f"{path}: line {line}: {expected}, found {len(row)}")
-    return [(line, row[:width]) for line, row in rows]
-
-
 def file_inside(folder: Path, name: str, place: str) -> Path:
     """A file of a folder, by its path there, which must not lead out of the folder."""
     if not name.strip() or Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"{place}: expected a path inside the data set, found {name!r}")
     return folder / name
-
-
-def parse_csv(text: str, place: str, **dialect: Any) -> list[tuple[int, list[str]]]:
-    """The non-empty rows of a CSV text with the numbers of their last lines, strictly."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
-    try:
-        with long_csv_fields():
-            return [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        expected = "expected comma-separated values"
-        raise InputError(f"{place}: line {reader.line_num}: {expected}, found {error}") from error
 
 
 def _numbers(column: Sequence[str]) -> list[float | int | None] | None:
@@ -154,33 +117,3 @@ def _number(text: str) -> float | int | None:
 
 def _is_unit(word: str) -> bool:
     return word == "%" or any(character.isalpha() for character in word)
-
-
-def _guess_dialect(text: str, place: str, delimiters: str) -> list[tuple[int, list[str]]]:
-    """The rows of a text with their lines, in the dialect that fits it best."""
-    # Quotation marks are doubled within quotes; where backslashes precede them, they become so.
-    doubled = _ESCAPE.sub(lambda escape: '""' if escape[0] == '\\"' else "\\", text)
-    only_escapes = "\\" in text and "\\" not in _ESCAPE.sub("", text)
-    texts = dict.fromkeys((doubled, text) if only_escapes else (text, doubled))
-    best, most = None, (-1.0, 0)
-    for delimiter in delimiters:
-        found: list[tuple[int, list[str]]] | InputError | None = None
-        for quoted in texts:
-            try:
-                found = parse_csv(quoted, place, delimiter=delimiter)
-                break
-            except InputError as error:
-                found = found or error
-        rows = found
-        if not isinstance(rows, list):  # which does not make another delimiter the right one
-            rows = parse_csv(text, place, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-        widths = [len(row) for _, row in rows]
-        split = [width for width in widths if width > 1]
-        mode = max(set(split), key=lambda width: (split.count(width), width), default=1)
-        regularity = split.count(mode) / max(1, len(widths)), mode
-        if regularity > most:
-            best, most = rows if delimiter == "\t" else found, regularity
-    if isinstance(best, InputError):
-        raise best
-    assert best is not None
-    return best

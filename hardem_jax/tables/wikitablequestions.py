@@ -20,10 +20,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from hardem_jax.data.csv import parse_csv
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
 from hardem_jax.data.json_stream import PathLike, read_text
 from hardem_jax.errors import InputError
-from hardem_jax.tables.csv import file_inside, make_table, parse_csv
+from hardem_jax.tables.csv import file_inside, make_table
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.jsonl import RAGGED, REPEATED
 from hardem_jax.tables.table import Table

@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
+from hardem_jax.data.csv import parse_csv
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.tables.csv import parse_csv, read_csv_table
+from hardem_jax.tables.csv import read_csv_table
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.wikitablequestions import read_wikitablequestions, unescape
 

@@ -28,7 +28,8 @@ from hardem_jax.data.exclusions import (
     ExclusionCounts,
 )
 from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects, lacks
-from hardem_jax.data.json_stream import PathLike, first_list, iter_json_items, iter_json_records
+from hardem_jax.data.json_stream import PathLike, iter_json_items
+from hardem_jax.data.rows import USUAL, Columns, as_row, raw_rows
 from hardem_jax.documents.examples import UNKNOWN, Document, ReadingExample
 from hardem_jax.errors import InputError
 
@@ -121,12 +122,16 @@ def read_squad_rows(
     file: PathLike,
     *,
     skips: ExclusionCounts,
+    columns: Columns = USUAL,
     answers_are: AnswersAre = "alternatives",
     require_answers: bool = True,
     keep_several: bool = False,
     choices: Collection[str] = (),
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a file with one row for each, as Hugging Face's data sets have them.
+    """Streams the questions of a file with one row for each.
+
+    Rows are those of `hardem_jax.data.rows`: CSV, JSON lines or a list, with a question, its answer
+    or answers and a text; or as Hugging Face's data sets have them:
 
         {"id", "title", "context", "question", "answers": {"text": [...], "answer_start": [...]}}
 
@@ -134,8 +139,8 @@ def read_squad_rows(
     0. In SQuAD 2.0, a question that is impossible to answer has an empty list of answers.
 
     Args:
-        file: a JSON list, the same under "data" of an object (as for the example scripts of
-            transformers), or JSON lines, optionally with `.gz`.
+        file: optionally with `.gz`.
+        columns: what its columns are called.
         skips, answers_are, require_answers, keep_several, choices: as for `read_squad_layout`.
             With "unknown" among the choices, a question without answers is one that is impossible.
 
@@ -154,12 +159,15 @@ def read_squad_rows(
         (('Rome',), (0, 7, 11))
     """
     rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
-    if first_list(file) == "data":
-        for index, row in iter_json_items(file, "data"):
-            yield from _row_example(row, index, f"{file}: item {index} of 'data'", rules)
-        return
-    for number, place, row in iter_json_records(file):
-        yield from _row_example(row, number - 1, place, rules)
+    for number, raw in enumerate(raw_rows(file)):
+        if columns == USUAL and isinstance(raw.values.get("answers"), dict):
+            yield from _row_example(raw.values, number, raw.place, rules)
+            continue
+        row = as_row(raw, columns, "text", with_answers=require_answers)
+        row["answers"] = [{"text": text} for text in row["answers"]]
+        if UNKNOWN in rules.choices and require_answers and not row["answers"]:
+            row["is_impossible"] = True
+        yield from _example(row, Document(f"#{number}", row["text"]), raw.place, rules)
 
 
 def _row_example(
