@@ -1,9 +1,10 @@
 """Weakly supervised question answering with discrete latent solutions, in JAX.
 
 The top level exports the losses and objectives, which need only jax, `find_spans`,
-`find_equations` and `find_queries`, which show all solutions of a question, and `Reader`, which
-answers one; models, data and training are subpackages to import by name. Each name is imported
-when it is first used, so that commands that need none of them start quickly.
+`find_equations` and `find_queries`, which show all solutions of a question, and `Reader`,
+`NumberReader` and `TableReader`, which answer one; models, data and training are subpackages to
+import by name. Each name is imported when it is first used, so that commands that need none of them
+start quickly.
 """
 
 import importlib
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hardem_jax.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from hardem_jax.equations.reader import NumberReader
     from hardem_jax.equations.show import find_equations
     from hardem_jax.losses import (
         annealed_loss,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         mml_loss,
     )
     from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
+    from hardem_jax.queries.reader import TableReader
     from hardem_jax.queries.show import find_queries
     from hardem_jax.spans.reader import Reader
     from hardem_jax.spans.show import find_spans
@@ -34,7 +37,9 @@ __all__ = [
     "FirstOnly",
     "HardEM",
     "Objective",
+    "NumberReader",
     "Reader",
+    "TableReader",
     "annealed_loss",
     "check_log_probs",
     "em_loss",
@@ -53,6 +58,8 @@ _HOMES = {
     **dict.fromkeys(("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"),
     **{f"find_{task}": f"{task}.show" for task in ("spans", "equations", "queries")},
     "Reader": "spans.reader",
+    "NumberReader": "equations.reader",
+    "TableReader": "queries.reader",
 }
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 
 from hardem_jax.data.json_stream import read_text
+from hardem_jax.data.rows import USUAL, Columns, read_rows
 from hardem_jax.errors import InputError, check_unicode, printable, require
-from hardem_jax.registry import task_type
+from hardem_jax.registry import task_module
 
-if TYPE_CHECKING:
-    from hardem_jax.task.trained import Trained
+#: Questions of a file that share batches.
+_TOGETHER = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,51 +31,105 @@ class PredictCommand(abc.ABC):
         run_dir: folder of the run.
         question: the question; None to read questions from the standard input, one per line; typed
             ones end with an empty line.
+        questions: file of questions in rows, each with what it is about; see `Columns` for the
+            names of columns.
+        columns: names of the columns of ``questions``.
         checkpoint: "best" or "last".
         top: answers to print.
+        json: print a JSON object for each question instead, on one line.
     """
 
-    #: Name of the task.
+    #: Name of the task, and what its questions are about: a field of `Columns`.
     TASK: ClassVar[str]
+    ABOUT: ClassVar[str] = "text"
 
     run_dir: Path
     question: str | None = None
+    questions: Path | None = None
+    columns: Columns = USUAL
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
+    json: bool = False
 
     def __post_init__(self) -> None:
         require(self, "top", at_least=1)
+        if self.question is not None:
+            check_question(self.question)
 
     @abc.abstractmethod
-    def source(self) -> Any:
-        """What the questions are about, read before the model is."""
+    def sources(self) -> Sequence[Path]:
+        """The files that the questions are about."""
 
-    def trained(self) -> Trained:
-        """The model, which reads one question at a time."""
-        from hardem_jax.task.trained import Trained
+    @abc.abstractmethod
+    def read(self, files: Sequence[Path]) -> Any:
+        """What these files hold."""
 
-        return Trained(task_type(self.TASK), self.run_dir, self.checkpoint, **self.inference())
+    def of_row(self, row: Mapping[str, Any]) -> Any:
+        """What a row of ``questions`` is about."""
+        return row[self.ABOUT]
 
     def inference(self) -> dict[str, Any]:
         """What differs from the run's ``inference``."""
-        return {"batch_size": 1, "top": self.top}
+        return {"top": self.top}
 
-    @abc.abstractmethod
-    def answer(self, trained: Any, question: str, source: Any, console: Console) -> None:
-        """Prints the answers to a question."""
+    def reader(self, batch_size: int) -> Any:
+        """The model, a `hardem_jax.task.reader.AnswerReader`."""
+        kind = task_module(self.TASK, "reader").READER
+        changes = self.inference()
+        return kind.from_run(self.run_dir, self.checkpoint, batch_size=batch_size, **changes)
 
     def run(self) -> None:
-        if self.question is not None:
-            check_question(self.question)
-        source = self.source()
-        trained = self.trained()
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for question in asked(self.question, self.echo(console)):
-            self.answer(trained, question, source, console)
+        if self.questions is not None:
+            if self.question is not None or self.sources():
+                raise InputError("--questions: expected no question and file besides, found one")
+            self._run_rows(self.questions, console)
+            return
+        if not (files := self.sources()):
+            flag = "document" if self.ABOUT == "text" else self.ABOUT
+            raise InputError(f"--{flag}: expected a file, or --questions, found none")
+        source, names = self.read(files), [str(file) for file in files]
+        reader = self.reader(batch_size=1)
+        for question in asked(self.question, None if self.json else console):
+            try:
+                with _notes():
+                    answers = reader.answer(question, source, top=self.top)
+            except InputError as error:
+                problem = f"{', '.join(names)}: {str(error).removeprefix('documents: ')}"
+                if self.question is not None:
+                    raise InputError(problem) from error
+                console.print(printable(problem), markup=False)  # the next question may be another
+                continue
+            self._show({"question": question}, answers, names, console)
 
-    def echo(self, console: Console) -> Console | None:
-        """Where questions that come through a pipe are repeated."""
-        return console
+    def _run_rows(self, file: Path, console: Console) -> None:
+        found = list(read_rows(file, self.columns, self.ABOUT, with_answers=False))
+        reader = self.reader(batch_size=8)
+        for first in range(0, len(found), _TOGETHER):
+            rows = [row for _, row in found[first : first + _TOGETHER]]
+            with _notes():
+                pairs = [(row["question"], self.of_row(row)) for row in rows]
+                answered = reader.answer_all(pairs, top=self.top)
+            for row, answers in zip(rows, answered, strict=True):
+                if not self.json:
+                    console.print(printable(row["question"]), markup=False)
+                self._show({"id": row["id"], "question": row["question"]}, answers, (), console)
+
+    def _show(
+        self, asked: dict[str, str], answers: Any, names: Sequence[str], console: Console
+    ) -> None:
+        if self.json:
+            shown = [answer.as_json(names) for answer in answers]
+            print(json.dumps({**asked, "answers": shown}), flush=True)
+            return
+        for rank, answer in enumerate(answers):
+            first, *more = answer.lines(names, brief=rank > 0)
+            style = "bold" if rank == 0 else None
+            console.print(printable(first), style=style, markup=False)
+            for line in more:
+                console.print(f"        {printable(line)}", markup=False)
+        if not answers:
+            console.print("        (no answer)", markup=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,41 +138,25 @@ class PredictOnDocuments(PredictCommand):
 
     Attributes:
         document: text files to read the answer from.
-        json: print a JSON object for each question instead, on one line.
     """
 
-    document: tuple[Path, ...]
-    json: bool = False
+    document: tuple[Path, ...] = ()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.document:
-            raise InputError("document: expected at least one file, found none")
+    def sources(self) -> Sequence[Path]:
+        return self.document
 
-    def source(self) -> list[str]:
-        return [read_document(path) for path in self.document]
+    def read(self, files: Sequence[Path]) -> list[str]:
+        return [read_document(path) for path in files]
 
-    def echo(self, console: Console) -> Console | None:
-        return None if self.json else console
 
-    @abc.abstractmethod
-    def answers(
-        self, trained: Any, question: str, texts: Sequence[str]
-    ) -> list[tuple[dict[str, Any], list[str]]]:
-        """The answers, best first, each as JSON and as lines."""
-
-    def answer(self, trained: Any, question: str, source: Sequence[str], console: Console) -> None:
-        answers = self.answers(trained, question, source)
-        if self.json:
-            found = [content for content, _ in answers]
-            print(json.dumps({"question": question, "answers": found}), flush=True)
-            return
-        for _, (first, *more) in answers:
-            console.print(printable(first), style="bold", markup=False)
-            for line in more:
-                console.print(f"        {printable(line)}", markup=False)
-        if not answers:
-            console.print("        (no answer)", markup=False)
+@contextlib.contextmanager
+def _notes() -> Iterator[None]:
+    """Shows warnings as notes on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        print(f"note: {printable(str(warning.message))}", file=sys.stderr)
 
 
 def check_question(question: str) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-from rich.console import Console
 from tyro.conf import subcommand
 
 from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
@@ -23,17 +21,12 @@ from hardem_jax.equations.config import (
     Normalize,
     TaggerConfig,
 )
-from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.records import numeric_question
-from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
-from hardem_jax.equations.solutions.text import formula, mentions
-from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type
 from hardem_jax.training.config import LoopConfig
 
 if TYPE_CHECKING:
-    from hardem_jax.task.trained import Trained
+    pass
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
@@ -113,41 +106,14 @@ class Predict(PredictCommand):
 
     TASK = "equations"
 
-    document: Path
+    document: Path | None = None
 
-    def source(self) -> str:
-        return read_document(self.document)
+    def sources(self) -> Sequence[Path]:
+        return () if self.document is None else (self.document,)
 
-    def answer(self, trained: Trained, question: str, source: str, console: Console) -> None:
-        from hardem_jax.equations import models
-
-        task = trained.task
-        example = NumericExample("question", str(self.document), source, question, None, ())
-        asked = numeric_question(example, task.numbers, task.rules)
-        inputs = trained.model.inputs(models.NumericQuestions(questions=[asked], rules=task.rules))
-        cut = int(np.count_nonzero(inputs[0].kinds < 0))
-        note = f"text too long for the model; {cut} number{'s' * (cut > 1)} left out" if cut else ""
-        [(_, reading)] = trained.reader.read(trained.params, inputs)
-        if not len(reading.equations):
-            problem = f"{self.document}: expected numbers to calculate with, found none"
-            problem = f"{problem}; {note}" if cut else problem
-            if self.question is not None:
-                raise InputError(problem)
-            console.print(printable(problem), markup=False)  # the next question may have some
-            return
-        if cut:
-            print(f"note: {note}", file=sys.stderr)
-        values = execute_equation(reading.equations, asked.table, task.rules)
-        for rank, (equation, value) in enumerate(zip(reading.equations, values, strict=True)):
-            probability = np.exp(reading.log_probs[rank])
-            answer = "too large"
-            if np.isfinite(value):
-                answer = format_number(value, task.rules.digits)
-            text = formula(equation, asked.table, task.rules)
-            line = printable(f"{probability:6.1%}  {answer} = {text}")
-            console.print(line, style="bold" if rank == 0 else None, markup=False)
-            for sentence in mentions(equation, asked) if rank == 0 else ():
-                console.print(f"        {printable(sentence)}", markup=False)
+    def read(self, files: Sequence[Path]) -> str:
+        [file] = files
+        return read_document(file)
 
 
 #: All but ``prepare``, which reads a data set.

@@ -11,11 +11,9 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.programs.config import ProgramDecoding, ProgramInference, ProgramParserConfig
-from hardem_jax.programs.records import program_question
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tables.commands import PredictOnTable
-from hardem_jax.tables.examples import TableQuestion
-from hardem_jax.tables.metrics import official_lines, result_texts
+from hardem_jax.tables.metrics import official_lines
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 #: New parameters learn ten times as fast as the encoder.
@@ -96,12 +94,6 @@ class Predict(PredictOnTable):
 
     def inference(self) -> dict[str, Any]:
         return super().inference() | {"decoding": "program"}
-
-    def asked(self, question: TableQuestion, rules: Any) -> Any:
-        return program_question(question, rules)
-
-    def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
-        return answer.program.text(question.table.header), ", ".join(result_texts(answer.result))
 
 
 #: All but ``prepare``, which reads a data set.

@@ -17,15 +17,11 @@ from hardem_jax.data.files import json_text, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
-from hardem_jax.queries.records import unsolved
-from hardem_jax.queries.solutions.engine import execute_sql, statement
 from hardem_jax.queries.solutions.types import SqlRules
-from hardem_jax.queries.solutions.values import ExecutionError
 from hardem_jax.registry import task_type
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.settings import to_json
 from hardem_jax.tables.commands import PredictOnTable
-from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import official_lines
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.version import __version__
@@ -159,23 +155,6 @@ class Predict(PredictOnTable):
     """
 
     TASK = "queries"
-
-    def asked(self, question: TableQuestion, rules: Any) -> Any:
-        del rules
-        return unsolved(question)
-
-    def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
-        """SQL, or readable text and no result if it cannot be executed."""
-        from hardem_jax.queries.task import cells_text
-
-        table, query = question.table, answer.query
-        try:
-            sql = statement(table, query)
-        except ExecutionError:
-            sql = query.text(table.header)
-        if answer.result is None:
-            return sql, "no result"
-        return sql, cells_text(execute_sql(table, query, as_written=True))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from hardem_jax.cli.predict import PredictOnDocuments
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
-from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.windows import WindowConfig, make_windows
+from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type
 from hardem_jax.span_sets.config import TaggedReaderConfig, TaggingInference
@@ -81,30 +79,6 @@ class Predict(PredictOnDocuments):
 
     def inference(self) -> dict[str, Any]:
         return {}
-
-    def answers(
-        self, trained: Any, question: str, texts: Sequence[str]
-    ) -> list[tuple[dict[str, Any], list[str]]]:
-        from hardem_jax.documents.questions import WindowInputs
-
-        documents = tuple(
-            Document(str(path), text) for path, text in zip(self.document, texts, strict=True)
-        )
-        example = ReadingExample("", question, documents, aliases=(), golds=())
-        windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
-        readings = trained.reader.read(trained.params, WindowInputs(windows))
-        answers = trained.task.answers(reading for _, reading in readings)
-        return [self._answer(answer) for answer in answers[: self.top]]
-
-    def _answer(self, answer: Any) -> tuple[dict[str, Any], list[str]]:
-        spans = [
-            {"document": str(self.document[document]), "start": start, "end": end}
-            for document, start, end in answer.spans
-        ]
-        content = {"texts": list(answer.texts), "probability": answer.probability, "spans": spans}
-        texts = " | ".join(" ".join(text.split()) for text in answer.texts)
-        places = ["({document}, characters {start}-{end})".format(**span) for span in spans]
-        return content, [f"{answer.probability:6.1%}  {texts}", *places]
 
 
 #: All but ``prepare``, which reads a data set.

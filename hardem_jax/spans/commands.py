@@ -29,7 +29,6 @@ from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.spans.answers import Answer
-    from hardem_jax.spans.reader import FoundAnswer, Reader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -213,43 +212,26 @@ class Predict(PredictOnDocuments):
             is above this; None for that of the run.
     """
 
+    TASK = "spans"
+
     no_answer_threshold: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "no_answer_threshold", at_least=0, at_most=1)
 
-    def trained(self) -> Any:
-        from hardem_jax.spans.reader import Reader
-
+    def inference(self) -> dict[str, Any]:
         changes: dict[str, Any] = {"keep": self.top}
         if self.no_answer_threshold is not None:
             changes["no_answer_threshold"] = self.no_answer_threshold
-        reader = Reader.from_run(self.run_dir, self.checkpoint, **changes)
+        return changes
+
+    def reader(self, batch_size: int) -> Any:
+        # A document has several windows.
+        reader = super().reader(max(batch_size, 8))
         if self.no_answer_threshold is not None:
             _check_offers_unknown(reader.choices, str(self.run_dir))
         return reader
-
-    def answers(
-        self, trained: Reader, question: str, texts: Sequence[str]
-    ) -> list[tuple[dict[str, Any], list[str]]]:
-        try:
-            found = trained.answer(question, texts, top=self.top)
-        except InputError as error:
-            names = ", ".join(map(str, self.document))
-            raise InputError(f"{names}: {str(error).removeprefix('documents: ')}") from error
-        return [self._shown(answer) for answer in found]
-
-    def _shown(self, answer: FoundAnswer) -> tuple[dict[str, Any], list[str]]:
-        text = " ".join(answer.text.split()) or "(no answer)"
-        first = f"{answer.probability:6.1%}  {text}"
-        if answer.is_choice:
-            return _as_json(answer), [first, "(in no document)"]
-        before, text, after = answer.context
-        context = " ".join(f"...{before}[{text}]{after}...".split())
-        path = str(self.document[answer.document])
-        place = f"({path}, characters {answer.start}-{answer.end})"
-        return _as_json(answer) | {"document": path}, [first, f"{context}  {place}"]
 
 
 #: All but ``prepare``, which reads a data set.

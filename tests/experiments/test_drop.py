@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from experiments import drop
-from hardem_jax.equations import commands as equations
+from hardem_jax.equations import reader
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.models import NumericQuestions
+from hardem_jax.equations.reader import NumberReader
 from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.task.trained import Trained
@@ -195,6 +196,30 @@ def test_a_piped_question_without_numbers_does_not_end_the_others(
     assert "mine.txt: expected numbers to calculate with, found none" in problem
 
 
+def test_questions_of_a_file_are_answered_about_their_own_passages(root, tmp_path, capsys):
+    file = tmp_path / "mine.csv"
+    other = "Cy ran 7 yards. Then Bo ran 9 yards."
+    file.write_text(f"passage,question\n{PASSAGE},How many more?\n{other},How many?\n")
+    capsys.readouterr()
+    call("predict", "--run-dir", root / "run", "--questions", file, "--json", "--top", 2)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["id"], line["question"]) for line in lines] == [
+        ("mine-0", "How many more?"),
+        ("mine-1", "How many?"),
+    ]
+    asked = NumberReader.from_run(root / "run")
+    for line, passage in zip(lines, (PASSAGE, other), strict=True):
+        alone = asked.answer(line["question"], passage, top=2)
+        assert [one["equation"] for one in line["answers"]] == [one.equation for one in alone]
+        shown = [one["probability"] for one in line["answers"]]
+        np.testing.assert_allclose(shown, [one.probability for one in alone], rtol=1e-4)
+    question = ("--question", "How many?")
+    both = fails(capsys, "predict", "--run-dir", root / "run", "--questions", file, *question)
+    assert "--questions: expected no question" in both
+    none = fails(capsys, "predict", "--run-dir", root / "run", *question)
+    assert "--document: expected a file, or --questions" in none
+
+
 @pytest.mark.slow
 def test_predict_shows_a_passage_as_it_is_and_harmlessly(ask):
     answers, _ = ask(f"Ada ran 41 yards {OBEYED} then 38 {OBEYED}.")
@@ -209,7 +234,7 @@ def test_predict_says_what_the_model_does_not_see(ask):
 
 
 def test_predict_survives_a_value_too_large_for_float64(ask, monkeypatch):
-    monkeypatch.setattr(equations, "execute_equation", lambda rows, *_: np.full(len(rows), np.inf))
+    monkeypatch.setattr(reader, "execute_equation", lambda rows, *_: np.full(len(rows), np.inf))
     answers, _ = ask(PASSAGE)
     assert sum("too large = " in line for line in answers) == 5
 

@@ -19,6 +19,7 @@ from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.documents.records import NO_PLACE
 from hardem_jax.spans.commands import Evaluate, Train
 from hardem_jax.spans.config import SpanInference
+from hardem_jax.spans.reader import Reader
 from hardem_jax.training.checkpoints import newest_step
 from tests.commands import (
     OBEYED,
@@ -169,6 +170,24 @@ def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
     for answer in (x for line in lines for x in line["answers"]):
         assert answer["document"] == str(page) and 0 < answer["probability"] < 1
         assert page.read_text()[answer["start"] : answer["end"]] == answer["text"]
+
+
+def test_questions_of_a_file_are_answered_about_their_own_texts(root, tmp_path, capsys):
+    file = tmp_path / "mine.tsv"
+    texts = ["Ada saw Bo. Bo lives in Rome.", "Cyd lives in Oslo."]
+    rows = [f"Who lives in Rome?\t{text}\n" for text in texts]
+    file.write_text("asked\tpage\n" + "".join(rows))
+    named = ("--columns.question", "asked", "--columns.text", "page")
+    command = ("predict", "--run-dir", root / "run", "--questions", file, "--top", 2)
+    capsys.readouterr()
+    call(triviaqa, *command, *named, "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["id"] for line in lines] == ["mine-0", "mine-1"]
+    reader = Reader.from_run(root / "run", keep=2)
+    for line, text in zip(lines, texts, strict=True):
+        alone = reader.answer(line["question"], text, top=2)
+        assert [one["text"] for one in line["answers"]] == [one.text for one in alone] != []
+    assert "expected a column 'question'" in fails(triviaqa, capsys, *command)
 
 
 def test_the_longest_answer_and_the_ranking_can_be_changed_at_test(root, tmp_path):

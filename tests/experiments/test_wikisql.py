@@ -22,6 +22,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.objectives import HardEM
 from hardem_jax.queries.checkpoint import load_sqlova
 from hardem_jax.queries.commands import Evaluate
+from hardem_jax.queries.reader import TableReader
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.reward_features import QUERY_FEATURES
 from hardem_jax.queries.solutions.types import Query
@@ -215,7 +216,31 @@ def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
     assert cells <= known | {"0", "1", "2", "-", "(no row)", "no result"}
     table.write_text(f"{','.join(f'yards {i}' for i in range(200))}\n{','.join('7' * 200)}\n")
     call(*command, "--question", "How many yards?")
-    assert "only the first" in capsys.readouterr().out
+    assert "note: only the first" in capsys.readouterr().err
+
+
+def test_questions_of_a_file_are_answered_about_their_own_tables(root, tmp_path, capsys):
+    (tmp_path / "tables").mkdir()
+    rows = [["Who", "Lives in"], ["Ada", "Oslo"], ["Bo", "Rome"]]
+    for name, table in {"a.csv": rows, "b.csv": rows[:2]}.items():
+        (tmp_path / "tables" / name).write_text("".join(",".join(row) + "\n" for row in table))
+    file = tmp_path / "new.jsonl"
+    asked = [("q1", "Who lives in rome?", "a.csv"), ("q2", "Who lives in oslo?", "b.csv")]
+    keys = ("id", "question", "table")
+    file.write_text("\n".join(json.dumps(dict(zip(keys, one, strict=True))) for one in asked))
+    capsys.readouterr()
+    call("predict", "--run-dir", root / "run", "--questions", file, "--json", "--top", 3)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["id"], line["question"]) for line in lines] == [one[:2] for one in asked]
+    reader = TableReader.from_run(root / "run")
+    for line, table in zip(lines, (rows, rows[:2]), strict=True):
+        alone = reader.answer(line["question"], table, top=3)
+        assert [one["text"] for one in line["answers"]] == [one.text for one in alone]
+        shown = [one["probability"] for one in line["answers"]]
+        np.testing.assert_allclose(shown, [one.probability for one in alone], rtol=1e-4)
+    file.write_text(json.dumps({"id": "q1", "question": "Who?", "table": "../a.csv"}))
+    line = fails(capsys, "predict", "--run-dir", root / "run", "--questions", file)
+    assert "expected a path inside the data set, found '../a.csv'" in line
 
 
 def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):

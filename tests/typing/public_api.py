@@ -13,8 +13,10 @@ from hardem_jax import (
     MML,
     FirstOnly,
     HardEM,
+    NumberReader,
     Objective,
     Reader,
+    TableReader,
     annealed_loss,
     check_log_probs,
     em_loss,
@@ -93,7 +95,11 @@ def solutions() -> list[str]:
 
 def answer(run_dir: str) -> list[str]:
     reader = Reader.from_run(run_dir, "best", batch_size=4)
-    return [str(found) for found in reader.answer("Who lives in Oslo?", ["Ada lives in Oslo."])]
+    found = [answer.text for answer in reader.answer("Who lives in Oslo?", ["Ada lives in Oslo."])]
+    numbers = NumberReader.from_run(run_dir).answer("How many?", "Ada ran 40 yards, Bo 31.")
+    found += [f"{answer.text} = {answer.equation}" for answer in numbers]
+    results = TableReader.from_run(run_dir).answer("Who?", [["who"], ["Ada"]], top=1)
+    return found + [f"{answer.text}: {answer.solution}" for answer in results]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+"""Trained parsers that answer questions about tables of your own."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardem_jax.errors import InputError
+from hardem_jax.tables.csv import make_table, read_csv_table
+from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.table import Table
+from hardem_jax.task.reader import AnswerReader, note
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableAnswer:
+    """A result and the solution that has it.
+
+    Attributes:
+        text: the result.
+        probability: P(z | x), of the solution or, where results are read off, of all that have it.
+        solution: a statement for SQLite, or a program.
+    """
+
+    text: str
+    probability: float
+    solution: str
+
+    def as_json(self, names: Sequence[str] = ()) -> dict[str, Any]:
+        """All of it."""
+        del names
+        return dataclasses.asdict(self)
+
+    def lines(self, names: Sequence[str] = (), *, brief: bool = False) -> list[str]:
+        """The solution, then its result."""
+        del names, brief
+        return [f"{self.probability:6.1%}  {self.solution}", self.text]
+
+
+class TableAnswerReader(AnswerReader[Any, TableAnswer]):
+    """Answers questions about tables with a trained parser; see `as_table` for what a table is."""
+
+    @abc.abstractmethod
+    def asked(self, question: TableQuestion) -> Any:
+        """The question with what the parser reads of it; its Z is not needed."""
+
+    @abc.abstractmethod
+    def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
+        """The solution of an answer and its result."""
+
+    def _answers(self, asked: Sequence[tuple[str, Any]], top: int) -> list[list[TableAnswer]]:
+        tables: dict[str, Table] = {}
+        questions = []
+        for n, (text, value) in enumerate(asked):
+            table = as_table(value)
+            if tables.setdefault(table.id, table) != table:  # another one of this name
+                table = dataclasses.replace(table, id=f"{table.id} {n}")
+                tables[table.id] = table
+            questions.append(TableQuestion(str(n), text, table, ()))
+        data = self._task.QUESTIONS(
+            questions=[self.asked(question) for question in questions],
+            tables=tables,
+            rules=self._task.rules,
+        )
+        inputs = self._model.inputs(data)
+        found: list[list[TableAnswer]] = [[] for _ in questions]
+        for index, reading in self._read(inputs):
+            question = questions[index]
+            layout = getattr(inputs[index], "layout", inputs[index])
+            if len(layout.headers) < len(question.table.header):
+                note(f"only the first {len(layout.headers)} columns were read")
+            for answer in self._task.answers(data.questions[index], question.table, reading):
+                if len(found[index]) == top:
+                    break
+                solution, result = self.texts(question, answer)
+                chance = float(np.exp(answer.log_prob))
+                found[index].append(TableAnswer(text=result, probability=chance, solution=solution))
+        return found
+
+
+def as_table(value: Any) -> Table:
+    """A table of its CSV file's path, a pandas DataFrame, or rows whose first has the names.
+
+    Raises:
+        InputError: it has no columns, or the file holds no table.
+
+    Example:
+        >>> as_table([["player", "goals"], ["Ann", 3], ["Bo", "5"]]).types
+        ('text', 'real')
+    """
+    if isinstance(value, str | os.PathLike):
+        table = read_csv_table(value, id=Path(value).stem)
+    elif isinstance(value, Table):
+        table = value
+    else:
+        if hasattr(value, "itertuples"):  # a DataFrame
+            value = [list(value.columns), *value.itertuples(index=False)]
+        header, *rows = ([_cell(cell) for cell in row] for row in value)
+        table = make_table("table", header, rows)
+    if not table.header:
+        raise InputError(f"{table.id}: expected columns to select from, found none")
+    return table
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None or value != value else str(value)  # NaN is missing

@@ -1,0 +1,111 @@
+"""What trained models of every task have in common for those who ask them: `AnswerReader`."""
+
+from __future__ import annotations
+
+import abc
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+
+from hardem_jax.errors import InputError
+from hardem_jax.registry import task_type
+from hardem_jax.task.trained import Trained
+
+SourceT = TypeVar("SourceT")
+AnswerT = TypeVar("AnswerT", bound="ReadAnswer")
+
+
+class ReadAnswer(Protocol):
+    """An answer with its probability.
+
+    ``names`` are those of what was read, such as the paths of documents; without, they are numbers.
+    """
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def probability(self) -> float: ...
+
+    def as_json(self, names: Sequence[str] = ()) -> dict[str, Any]:
+        """The answer and how it came about, as JSON values."""
+        ...
+
+    def lines(self, names: Sequence[str] = (), *, brief: bool = False) -> list[str]:
+        """The same for people, the answer in the first line; ``brief`` may leave out others."""
+        ...
+
+
+class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
+    """A trained model that answers questions about a text or a table of your own."""
+
+    #: Name of the task.
+    TASK: ClassVar[str]
+
+    def __init__(self, trained: Any):
+        """Use `from_run` instead; ``trained`` is a `Trained`, or has its attributes."""
+        self._task, self._model = trained.task, trained.model
+        self._params, self._reader = trained.params, trained.reader
+
+    @classmethod
+    def from_run(
+        cls,
+        run_dir: str | os.PathLike[str],
+        checkpoint: Literal["best", "last"] = "best",
+        *,
+        batch_size: int = 8,
+        **inference: Any,
+    ) -> Self:
+        """The model that a run trained.
+
+        Args:
+            run_dir: folder of the run.
+            checkpoint: which of the run's checkpoints to load.
+            batch_size: inputs read at once.
+            **inference: other fields of the run's ``inference`` to change, such as ``top``.
+
+        Raises:
+            InputError: the folder holds no such run, or a file of it is damaged.
+        """
+        inference["batch_size"] = batch_size
+        return cls(Trained(task_type(cls.TASK), Path(run_dir), checkpoint, **inference))
+
+    def _read(self, inputs: Any) -> Iterator[tuple[int, Any]]:
+        """What the model says of each input, by its index."""
+        return self._reader.read(self._params, inputs)
+
+    def answer(self, question: str, source: SourceT, *, top: int = 5) -> list[AnswerT]:
+        """The most likely answers to a question, best first, and at most ``top``.
+
+        Raises:
+            InputError: the question is empty, or cannot be asked about ``source``.
+        """
+        return self.answer_all([(question, source)], top=top)[0]
+
+    def answer_all(
+        self, asked: Iterable[tuple[str, SourceT]], *, top: int = 5
+    ) -> list[list[AnswerT]]:
+        """Answers to many questions, which share batches, in order.
+
+        Args:
+            asked: pairs of a question and what it is about.
+            top: see `answer`.
+        """
+        if top < 1:
+            raise InputError(f"top: expected at least 1, found {top}")
+        pairs = list(asked)
+        for question, _ in pairs:
+            if not question.strip():
+                raise InputError("question: expected a question, found only blanks")
+        return self._answers(pairs, top) if pairs else []
+
+    @abc.abstractmethod
+    def _answers(self, asked: Sequence[tuple[str, SourceT]], top: int) -> list[list[AnswerT]]:
+        """The answers to questions that are not blank."""
+
+
+def note(text: str) -> None:
+    """Warns of a part of a question or its source that the model does not see."""
+    warnings.warn(text, stacklevel=4)
