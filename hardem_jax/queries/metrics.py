@@ -14,14 +14,11 @@ accuracies with this criterion during training; here it is `nonempty_execution`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
-from hardem_jax.errors import InputError
 from hardem_jax.queries.solutions.types import Query
 from hardem_jax.tables.table import Cell
 
-T = TypeVar("T")
 Result = Sequence[Cell]
 
 
@@ -71,74 +68,6 @@ def logical_form_match(query: Query | None, gold: Query) -> bool:
 def ordered_logical_form_match(query: Query | None, gold: Query) -> bool:
     """Whether a predicted query equals the annotated one, conditions in the same order."""
     return _same_head(query, gold) and comparable_conditions(query) == comparable_conditions(gold)
-
-
-def execution_accuracy(
-    results: Mapping[str, Result | None], golds: Mapping[str, Result]
-) -> dict[str, float | int]:
-    """Share of correct executions over all questions of `golds`.
-
-    Args:
-        results: question id -> result of the predicted query, None if it cannot be executed.
-        golds: question id -> result of the annotated query.
-
-    Returns:
-        `execution` and `nonempty_execution` in percent; counts `questions`, `missing` (questions
-        without a result, which are wrong) and `unknown` (results for other questions).
-
-    Raises:
-        InputError: `golds` is empty.
-
-    Example:
-        >>> execution_accuracy({"dev-0": ["ann"], "dev-1": None}, {"dev-0": ["ann"], "dev-1": []})
-        {'execution': 50.0, 'nonempty_execution': 50.0, 'questions': 2, 'missing': 1, 'unknown': 0}
-    """
-    matches = {"execution": execution_match, "nonempty_execution": nonempty_execution_match}
-    return _accuracies(matches, results, golds)
-
-
-def logical_form_accuracy(
-    queries: Mapping[str, Query | None], golds: Mapping[str, Query]
-) -> dict[str, float | int]:
-    """Share of queries that equal the annotated ones, over all questions of `golds`.
-
-    Args:
-        queries: question id -> predicted query, None if there is none.
-        golds: question id -> annotated query.
-
-    Returns:
-        `logical_form` and `ordered_logical_form` in percent; counts as in `execution_accuracy`.
-
-    Raises:
-        InputError: `golds` is empty.
-
-    Example:
-        >>> accuracies = logical_form_accuracy({"dev-0": Query(1, 0)}, {"dev-0": Query(1, 0)})
-        >>> accuracies["logical_form"], accuracies["questions"]
-        (100.0, 1)
-    """
-    matches = {
-        "logical_form": logical_form_match,
-        "ordered_logical_form": ordered_logical_form_match,
-    }
-    return _accuracies(matches, queries, golds)
-
-
-def _accuracies(
-    matches: Mapping[str, Callable[[T | None, T], bool]],
-    predictions: Mapping[str, T | None],
-    golds: Mapping[str, T],
-) -> dict[str, float | int]:
-    if not golds:
-        raise InputError("no questions to score: expected at least one with a gold, found 0")
-    percent = 100.0 / len(golds)
-    shares: dict[str, float | int] = {
-        name: percent * sum(match(predictions.get(key), gold) for key, gold in golds.items())
-        for name, match in matches.items()
-    }
-    missing = sum(predictions.get(key) is None for key in golds)
-    unknown = len(predictions.keys() - golds.keys())
-    return shares | {"questions": len(golds), "missing": missing, "unknown": unknown}
 
 
 def _same_head(query: Query | None, gold: Query) -> bool:

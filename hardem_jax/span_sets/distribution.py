@@ -11,13 +11,7 @@ for the set z of disjoint mentions m that a tagging marks. The first sum is shar
 
 We know which texts belong to the answer, but each may be mentioned several times. Z holds the
 taggings that mark every text at least once, and nothing else: one non-empty subset of mentions for
-each text (`hardem_jax.span_sets.solutions.enumerate_taggings`). There are exponentially many, but
-if no two mentions overlap, their total probability has a closed form. The non-empty subsets of the
-mentions :math:`m_1, m_2, \dots` of one text are told apart by the first one they choose:
-
-.. math:: \log \sum_{z \in Z} P(z \mid x) = \sum_t \log P(\mathrm{O}_t)
-    + \sum_a \log \sum_k \exp \Big(s_{a,k} + \sum_{j > k} \log(1 + \exp s_{a,j})\Big)
-"""
+each text (`hardem_jax.span_sets.solutions.enumerate_taggings`)."""
 
 import dataclasses
 import functools
@@ -25,8 +19,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from hardem_jax import masked
 
 Array = jax.Array
 
@@ -97,39 +89,6 @@ class TaggingDistribution:
         impossible = clash | jnp.any(chosen & ~possible[:, None], axis=-1)
         marked = jnp.sum(jnp.where(chosen, scores[:, None], 0.0), axis=-1)
         return jnp.where(impossible, -jnp.inf, self._unmarked()[:, None] + marked)
-
-    def log_mass(self, mentions: Array, where: Array) -> Array:
-        """log P(Z | x): every answer text is marked at least once, and nothing else is.
-
-        Exact, at the cost of one pass over the mentions, if they neither overlap nor, with IO tags,
-        touch. Otherwise it also adds up sets of mentions that no tagging marks.
-
-        Args:
-            mentions: ``[B, A, M, 2]`` int, the mentions of each of A texts, like those of
-                `log_prob`; no two of a row of the batch overlap or, with IO tags, touch.
-            where: ``[B, A, M]`` bool, real mentions. A text without any is padding.
-
-        Returns:
-            ``[B]`` float32; -inf where a text has no possible mention, and in rows without a text.
-
-        Example:
-            >>> logits = jnp.log(jnp.array([[[0.75, 0.25], [0.5, 0.5], [0.5, 0.5]]]))
-            >>> taggings = TaggingDistribution.from_logits(logits, where=jnp.ones((1, 3), bool))
-            >>> twice = jnp.array([[[[0, 0], [2, 2]]]])  # one text, mentioned by either token
-            >>> print(jnp.exp(taggings.log_mass(twice, jnp.ones((1, 1, 2), bool))).round(4))
-            [0.3125]
-        """
-        scores, possible = self._scores(jax.lax.collapse(mentions, 1, -1))
-        possible = possible.reshape(where.shape) & where
-        # Finite where masked, so that gradients are.
-        scores = jnp.where(possible, scores.reshape(where.shape), 0.0)
-        optional = jnp.where(possible, jax.nn.softplus(scores), 0.0)
-        later = jnp.flip(jnp.cumsum(jnp.flip(optional, -1), -1), -1) - optional
-        by_text = masked.logsumexp(scores + later, possible)
-        real = jnp.any(where, axis=-1)
-        impossible = jnp.any(real & ~jnp.any(possible, axis=-1), axis=-1) | ~jnp.any(real, axis=-1)
-        marked = jnp.sum(jnp.where(real & jnp.any(possible, axis=-1), by_text, 0.0), axis=-1)
-        return jnp.where(impossible, -jnp.inf, self._unmarked() + marked)
 
     def mode(self, *, empty: bool = True) -> Array:
         """The most likely tagging that is well-formed: no I after an O or at the very start.

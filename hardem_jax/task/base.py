@@ -273,9 +273,8 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, both of float32
         scalars: the objective draws from ``key``, dropout from ``dropout_key``. In addition to the
-        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool, and,
-        where solutions have outside scores, ``log_weights``, ``[B, Z]`` float32. Among the metrics
-        are those of `z_metrics` and `visit_metrics`.
+        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool. Among
+        the metrics are those of `z_metrics` and `visit_metrics`.
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
@@ -284,13 +283,8 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
         distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
         log_probs = distribution.log_prob(batch["solutions"], **log_prob)
-        rows = {"where": where}
-        if "log_weights" in batch:
-            rows["log_weights"] = batch["log_weights"]
-        value, metrics = objective(log_probs, step=step, key=key, **rows)
-        metrics |= z_metrics(log_probs, **rows)
-        if "log_weights" in batch:  # those with -inf are no solutions
-            where = where & (batch["log_weights"] != -jnp.inf)
+        value, metrics = objective(log_probs, step=step, key=key, where=where)
+        metrics |= z_metrics(log_probs, where)
         metrics |= visit_metrics(
             log_probs,
             where,
@@ -304,13 +298,12 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     return loss
 
 
-def z_metrics(log_probs: Array, where: Array, log_weights: Array | None = None) -> dict[str, Array]:
+def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
     """What every training step reports about Z: means over its questions (or windows, or groups).
 
     Args:
         log_probs: ``[B, Z]``, log P of the solutions.
         where: ``[B, Z]`` bool, real solutions.
-        log_weights: ``[B, Z]``, those with -inf are no solutions; None for none.
 
     Returns:
         ``items``, the number of rows with a solution, over which the loss is the mean; ``z_size``,
@@ -322,12 +315,7 @@ def z_metrics(log_probs: Array, where: Array, log_weights: Array | None = None) 
         >>> found = z_metrics(jnp.zeros((3, 2)), where)
         >>> {name: round(float(value), 3) for name, value in found.items()}
         {'items': 2.0, 'z_size': 1.5, 'z_entropy': 0.347}
-        >>> excluded = jnp.array([[0.0, 0.0], [-jnp.inf, 0.0], [0.0, 0.0]])
-        >>> float(z_metrics(jnp.zeros((3, 2)), where, excluded)["items"])
-        1.0
     """
-    if log_weights is not None:
-        where = where & (log_weights != -jnp.inf)
     items = jnp.sum(jnp.any(where, axis=-1), dtype=jnp.float32)
     entropy = losses.posterior_entropy(jax.lax.stop_gradient(log_probs), where=where)
     return {

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hardem_jax.errors import InputError
 from hardem_jax.queries import metrics as wikisql
 from hardem_jax.queries.solutions.types import Condition, Query
 
@@ -61,26 +60,3 @@ A, B = Condition(0, 0, "Duke"), Condition(2, 1, 1996)
 def test_logical_form(query, gold, right, right_in_order):
     assert wikisql.logical_form_match(query, gold) is bool(right)
     assert wikisql.ordered_logical_form_match(query, gold) is bool(right_in_order)
-
-
-def test_accuracies_divide_by_all_questions():
-    golds = {"right": ["ann"], "wrong": ["bo"], "failed": [None], "missing": [], "empty": []}
-    results = {"right": ["ann"], "wrong": ["ann"], "failed": None, "empty": [], "elsewhere": [1]}
-    assert wikisql.execution_accuracy(results, golds) == {
-        "execution": pytest.approx(100 * 2 / 5),
-        "nonempty_execution": pytest.approx(100 * 1 / 5),
-        "questions": 5,
-        "missing": 2,
-        "unknown": 1,
-    }
-    queries = {"a": Query(1, 0, (B, A)), "b": Query(1, 0, (A,)), "c": None}
-    assert wikisql.logical_form_accuracy(queries, dict.fromkeys("abcd", Query(1, 0, (A, B)))) == {
-        "logical_form": pytest.approx(100 * 1 / 4),
-        "ordered_logical_form": 0,
-        "questions": 4,
-        "missing": 2,
-        "unknown": 0,
-    }
-    for accuracy in (wikisql.execution_accuracy, wikisql.logical_form_accuracy):
-        with pytest.raises(InputError, match="no questions to score.*found 0"):
-            accuracy({}, {})
