@@ -82,7 +82,8 @@ class PredictCommand(abc.ABC):
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         if self.questions is not None:
             if self.question is not None or self.sources():
-                raise InputError("--questions: expected no question and file besides, found one")
+                found = self.question or self.sources()[0]
+                raise InputError(f"--questions: expected no other question or file, found {found}")
             self._run_rows(self.questions, console)
             return
         if not (files := self.sources()):

@@ -165,8 +165,8 @@ def _column(
 
 
 def _several(value: Any, is_csv: bool) -> Sequence[Any]:
-    if isinstance(value, Mapping):  # as Hugging Face's data sets have them
-        value = value.get("text")
+    if isinstance(value, Mapping) and "text" in value:  # as Hugging Face's data sets have them
+        value = value["text"]
     if isinstance(value, str) and is_csv:
         return value.split("|")
     return value if isinstance(value, list) else [value]

@@ -248,9 +248,11 @@ def test_rows_need_a_start_for_each_text_or_none(tmp_path):
 
 def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
     official = {"version": "1.1", "data": [{"title": "Italy", "paragraphs": []}]}
-    message = "expected 'question' and 'context', found the keys"
-    with pytest.raises(InputError, match=f"item 0 of 'data': {message} 'title', 'paragraphs'$"):
+    found = "found 'title', 'paragraphs'$"
+    with pytest.raises(InputError, match=f"item 0 of .data.: expected a column.*{found}"):
         rows(tmp_path, official)
     without = {key: value for key, value in row().items() if key != "context"}
-    with pytest.raises(InputError, match=f"line 2: {message} 'id', 'title', 'question', 'answers'"):
+    with pytest.raises(
+        InputError, match="line 2: expected 'question' and 'context', found.*'title'"
+    ):
         rows(tmp_path, row(), without)
