@@ -16,9 +16,7 @@ NO_ANSWER = -1
 def pad_windows(
     windows: Sequence[Window | None], num_tokens: int, *, num_solutions: int, pad_id: int
 ) -> Arrays:
-    """A batch of the given windows; None is a row of padding.
-
-    What it holds, with R rows, T tokens and Z solutions:
+    """A batch of R windows, None for a row of padding, with T tokens and Z solutions.
 
     ==================  ================  ==============================================
     ``token_ids``       ``[R, T]`` int32  question and context with special tokens, padded
@@ -30,24 +28,11 @@ def pad_windows(
     ``word_ends``       ``[R, T]`` bool   context tokens at which a span may end
     ``parts``           ``[R, T]`` int32  0 in the document, 1, 2, ... in each choice in front of
                                           it, `NO_ANSWER` in the choice "unknown"
-    ``solutions``       ``[R, Z, 2]``     int32 first and last token of each mention
+    ``solutions``       ``[R, Z, 2]``     int32 first and last token of each of the first Z mentions
     ``solutions_where`` ``[R, Z]`` bool   real mentions
     ``true_solution``   ``[R]`` int32     index of the annotated mention or -1; not trained on
     ``row_where``       ``[R]`` bool      real rows
     ==================  ================  ==============================================
-
-    Args:
-        windows: R of them.
-        num_tokens: T, at least the longest window.
-        num_solutions: Z; further mentions of a row are dropped.
-        pad_id: of the tokenizer.
-
-    Example:
-        >>> window = Window("q1", 0, "Oslo", 0, np.array([2, 7, 3, 8, 3]), 3,
-        ...     np.array([[0, 4]]), np.array([[3, 3]]))
-        >>> batch = pad_windows([window, None], 6, num_solutions=1, pad_id=0)
-        >>> batch["token_ids"].tolist(), batch["context"][0].astype(int).tolist()
-        ([[2, 7, 3, 8, 3, 0], [0, 0, 0, 0, 0, 0]], [0, 0, 0, 1, 0, 0])
     """
     rows = len(windows)
     batch: Arrays = {
@@ -103,20 +88,14 @@ def whole_words(
     """Which tokens may begin, and which may end, a span of whole words and numbers.
 
     Every token that begins or ends a mention of some Z is among them. At the edges of a text,
-    where it is unknown whether the word continues, every token is.
+    where it is unknown whether the word continues, every token is. ``offsets`` ``[C, 2]`` int of
+    each text are characters of its tokens; the result ``[S]``, ``[S]`` bool is of the tokens of all
+    texts, looked at together, which is ten times as fast as one by one.
 
-    Args:
-        texts: of windows, looked at together, which is ten times as fast as one by one.
-        offsets: ``[C, 2]`` int of each, characters of each token, ascending.
-
-    Returns:
-        ``[S]`` and ``[S]`` bool, for the S tokens of all texts, one text after the other.
-
-    Example:
-        >>> starts, ends = whole_words(["Corbusier", "x"], [np.array([[0, 2], [2, 9]]),
-        ...                                                 np.array([[0, 1]])])
-        >>> starts.tolist(), ends.tolist()
-        ([True, False, True], [False, True, True])
+    >>> starts, ends = whole_words(["Corbusier", "x"], [np.array([[0, 2], [2, 9]]),
+    ...                                                 np.array([[0, 1]])])
+    >>> starts.tolist(), ends.tolist()
+    ([True, False, True], [False, True, True])
     """
     # A blank between them: no word continues from one text to the next.
     sizes = np.cumsum([0, *(len(text) + 1 for text in texts)])

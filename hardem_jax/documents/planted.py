@@ -12,12 +12,6 @@ spurious, and only the question tells them apart:
 Knobs of `PlantedConfig` take these properties away one by one, and make Z larger or wrong. Each has
 its own random numbers: two corpora that differ in a knob have the same documents except for what it
 changes, and the questions that a share of 0.2 chooses are among those of 0.4.
-
-Example:
-    >>> example = next(planted_examples(PlantedConfig(), "train"))
-    >>> document, start, end = example.true_mention
-    >>> example.documents[document].text[start:end] == example.golds[0]
-    True
 """
 
 import dataclasses

@@ -25,15 +25,10 @@ _TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadingQuestions(Questions):
-    """Questions with the windows of their documents.
+    """Questions with the windows of their documents, as `tokenizer` and `window_sizes` cut them.
 
-    Attributes:
-        windows: of all questions, as the inputs of a reader.
-        places: ``[N, 3]`` int32: of each window, its question, its document and its rank among the
-            windows of the question, each counted from 0.
-        metric: the official one, a module of `hardem_jax.documents.metrics`.
-        tokenizer: that the windows were cut with.
-        window_sizes: how they were cut.
+    ``places`` ``[N, 3]`` int32: of each window, its question, its document and its rank among the
+    windows of the question, each from 0. ``metric`` names a module of `documents.metrics`.
     """
 
     #: Of the prepared splits.
@@ -50,9 +45,7 @@ class ReadingQuestions(Questions):
     def open(cls, *folders: Path) -> Self:
         """The questions of prepared splits, one split after the other.
 
-        Raises:
-            InputError: a folder holds no prepared split, a file is damaged, or the splits were
-                prepared with different tokenizers or choices.
+        `InputError`: one is not there, is damaged, or has another tokenizer or other choices.
         """
         splits = [PreparedSplit(folder, format=cls.FORMAT) for folder in folders]
         for split in splits[1:]:
@@ -123,10 +116,6 @@ def check_encoder(data: ReadingQuestions, encoder: str) -> None:
 
     Fingerprints differ also between ``vocab.txt`` and ``tokenizer.json`` of the same model, so
     vocabularies are compared. A checkpoint without a tokenizer fits any.
-
-    Args:
-        data: cut into windows.
-        encoder: Hugging Face name or folder of its checkpoint.
     """
     try:
         tokenizer = load_tokenizer(encoder)

@@ -121,17 +121,9 @@ def encoder_from(
     scan_layers: bool = False,
     **computed: Any,
 ) -> Encoder:
-    """The encoder in the tensors of a checkpoint.
+    """The encoder in the tensors of a checkpoint of this kind, of ``full`` size.
 
-    Args:
-        tensors: by name.
-        kind: architecture of the checkpoint.
-        full: its sizes.
-        num_layers, hidden_dropout, attention_dropout, ignore, scan_layers: see `load_encoder`.
-        **computed: ``dtype``, ``remat`` and ``attention`` of `load_encoder`.
-
-    Raises:
-        InputError: the tensors do not fit, see `load_encoder`.
+    ``computed`` are ``dtype``, ``remat`` and ``attention``; they and the rest: see `load_encoder`.
     """
     check_heads(ignore)
     depth = full.num_hidden_layers
@@ -204,26 +196,20 @@ def load_config(name_or_path: str | os.PathLike[str]) -> EncoderConfig:
         name_or_path: a folder with `config.json`, or a model name on the hub.
 
     Raises:
-        InputError: see `read_config`.
+        InputError: the file is missing or broken, lacks keys, or describes another kind of model.
     """
     return read_config(checkpoint_folder(name_or_path, weights=False))
 
 
 def read_config(folder: Path) -> EncoderConfig:
-    """The configuration in a folder's `config.json`.
-
-    Raises:
-        InputError: the file is missing or broken, lacks keys, or describes an encoder that is not
-            supported.
-    """
+    """The configuration in a folder's `config.json`."""
     return read_architecture(folder)[1]
 
 
 def read_architecture(folder: Path) -> tuple[Architecture, EncoderConfig]:
     """The architecture of the checkpoint in a folder, and its configuration.
 
-    Raises:
-        InputError: see `read_config`.
+    `InputError`: the file is missing or broken, lacks keys, or describes another kind of model.
     """
     path = folder / "config.json"
     raw = read_json(path)
@@ -246,19 +232,7 @@ def read_architecture(folder: Path) -> tuple[Architecture, EncoderConfig]:
 
 
 def architecture(model_type: Any) -> Architecture:
-    """The architecture of a `model_type`.
-
-    Raises:
-        InputError: it is not supported.
-
-    Example:
-        >>> architecture("roberta").class_name
-        'RobertaModel'
-        >>> architecture("gpt2")
-        Traceback (most recent call last):
-        hardem_jax.errors.InputError: model_type: expected one of bert, distilbert, dpr, \
-electra, modernbert, roberta, xlm-roberta, found 'gpt2'
-    """
+    """The architecture of a `model_type`; `InputError` if it is not supported."""
     if not isinstance(model_type, str) or model_type not in _MODULES:
         names = ", ".join(_MODULES)
         raise InputError(f"model_type: expected one of {names}, found {model_type!r}")
@@ -267,27 +241,12 @@ electra, modernbert, roberta, xlm-roberta, found 'gpt2'
 
 
 def untrained_encoder(config: EncoderConfig, **computed: Any) -> Encoder:
-    """An encoder with random weights; inside `nnx.eval_shape`, one without any.
-
-    Args:
-        config: of any architecture.
-        **computed: ``dtype``, ``remat``, ``attention`` and ``scan_layers`` of `load_encoder`.
-    """
+    """An encoder with random weights; inside `nnx.eval_shape`, one without any."""
     return architecture(config.model_type).encoder(config, rngs=nnx.Rngs(0), **computed)
 
 
 def fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Any:
-    """A module with these parameters, by dotted path, whose shapes have been checked.
-
-    Args:
-        abstract: the module with shapes for parameters, from `nnx.eval_shape`.
-        params: all of its parameters.
-
-    Example:
-        >>> abstract = nnx.eval_shape(lambda: nnx.Linear(1, 2, use_bias=False, rngs=nnx.Rngs(0)))
-        >>> fill(abstract, {"kernel": np.ones((1, 2))})(jnp.ones((1, 1))).tolist()
-        [[1.0, 1.0]]
-    """
+    """The module ``abstract`` (from `nnx.eval_shape`) with parameters of its shapes, by path."""
     graphdef, state = nnx.split(abstract, nnx.Param)
     filled = jax.tree_util.tree_map_with_path(
         lambda path, _: jax.device_put(params[_dotted(path)]), nnx.to_pure_dict(state)
@@ -297,12 +256,7 @@ def fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Any:
 
 
 def flat_params(module: Any) -> dict[str, Any]:
-    """The parameters of a module by dotted path, such as `layers.0.query.kernel`.
-
-    Example:
-        >>> {path: x.shape for path, x in flat_params(nnx.Linear(1, 2, rngs=nnx.Rngs(0))).items()}
-        {'bias': (2,), 'kernel': (1, 2)}
-    """
+    """The parameters of a module by dotted path, such as `layers.0.query.kernel`."""
     tree = nnx.to_pure_dict(nnx.state(module, nnx.Param))
     return {_dotted(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 

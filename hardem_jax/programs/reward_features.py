@@ -31,34 +31,24 @@ _LINK_FACTS = ("rows", "one row", "words", "longest")
 
 
 def program_features(programs: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-    """The features of programs, in the order of `PROGRAM_FEATURES`.
+    """The features `PROGRAM_FEATURES` of programs: ``[B, N, 5]`` int32 -> ``[B, N, F]`` float32.
 
-    Crossed are result, modifier, connective, how many links have each operator, and whether the
-    select field has numbers. The others: the number of links and of fields; the facts of both
-    fields, and the sums of those of the links, as the parser reads them; whether a link is about
-    the selected column.
+    Crossed with ``cues`` ``[B, K]`` bool are result, modifier, connective, how many links have each
+    operator, and whether the select field has numbers. The others: the number of links and of
+    fields; the facts of both fields, and the sums of those of the links, as the parser reads them;
+    whether a link is about the selected column. Features of rows of -1 mean nothing.
 
-    Args:
-        programs: ``[B, N, 5]`` int32; rows of -1 have features that mean nothing.
-        cues: ``[B, K]`` bool.
-        batch: of a parser of programs, see `hardem_jax.programs.inputs`.
-
-    Returns:
-        ``[B, N, F]`` float32.
-
-    Example:
-        >>> from hardem_jax.tables.learned_rewards import cues_of
-        >>> fields, none = 2 * len(PARTS), jnp.zeros
-        >>> batch = dict(links=jnp.array([[[0, 0, 1, 1]]]), link_facts=none((1, 1, 4)),
-        ...     field_facts=none((1, fields, 5)))
-        >>> shape = [(s.result, s.modifier, s.connective) for s in SHAPES]
-        >>> count = shape.index(("count", "none", "one"))
-        >>> programs, cues = jnp.array([[[count, -1, -1, 0, -1]]]), cues_of(["how many teams"])
-        >>> [[features]] = jax.jit(program_features)(programs, cues, batch).tolist()
-        >>> names = [n for n, x in zip(PROGRAM_FEATURES, features, strict=True) if x]
-        >>> names[:4], names[-3:]
-        (['count', 'count, how many', 'no modifier', 'no modifier, how many'], \
-['=, how many', '1 links', '0 fields'])
+    >>> from hardem_jax.tables.learned_rewards import cues_of
+    >>> fields, none = 2 * len(PARTS), jnp.zeros
+    >>> batch = dict(links=jnp.array([[[0, 0, 1, 1]]]), link_facts=none((1, 1, 4)),
+    ...     field_facts=none((1, fields, 5)))
+    >>> shape = [(s.result, s.modifier, s.connective) for s in SHAPES]
+    >>> count = shape.index(("count", "none", "one"))
+    >>> programs, cues = jnp.array([[[count, -1, -1, 0, -1]]]), cues_of(["how many teams"])
+    >>> [[features]] = jax.jit(program_features)(programs, cues, batch).tolist()
+    >>> names = [n for n, x in zip(PROGRAM_FEATURES, features, strict=True) if x]
+    >>> names[:4] + names[-2:]
+    ['count', 'count, how many', 'no modifier', 'no modifier, how many', '1 links', '0 fields']
     """
     shape, select, modify = (programs[..., i] for i in range(3))
     place = jnp.maximum(shape, 0)

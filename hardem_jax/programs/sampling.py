@@ -36,12 +36,9 @@ Array = jax.Array
 class Support:
     """The pairs of fields and of links that are allowed; other combinations have no mass.
 
-    Attributes:
-        fields: ``[B, R, F, F]`` bool, which field of a modifier may follow which field of the
-            result, under R rules; B is 1 if it is the same in all rows.
-        links: ``[B, Q, M, M]`` bool, which second link may follow which first one, likewise under
-            Q rules.
-        rules: of each shape, the rule of its fields and that of its links; -1 for none.
+    ``fields`` ``[B, R, F, F]`` bool: which field of a modifier may follow which field of the
+    result, under R rules; B is 1 if it is the same in all rows. ``links`` ``[B, Q, M, M]`` bool:
+    which second link may follow which first one. ``rules``: both rules of each shape; -1 for none.
     """
 
     fields: Array
@@ -155,12 +152,7 @@ class _Pair(NamedTuple):
 
 
 class Combinations(NamedTuple):
-    """The shapes and slots to draw from.
-
-    Attributes:
-        shape: ``[B, S]`` log P(shape).
-        fields, links: of each shape, what fills its slots.
-    """
+    """The shapes to draw from, ``[B, S]`` log P(shape), and what fills the slots of each."""
 
     shape: Array
     fields: _Pair

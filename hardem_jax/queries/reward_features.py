@@ -12,36 +12,28 @@ from hardem_jax.tables.learned_rewards import Array, crossed, crossed_names, loo
 
 
 def query_features(queries: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-    """The features of queries, in the order of `QUERY_FEATURES`.
+    """The features `QUERY_FEATURES` of queries: ``[B, N, 15]`` int32 -> ``[B, N, F]`` float32.
 
-    Crossed are the aggregator and how many conditions have each operator. The others: the number of
-    conditions; which share of the tokens of the selected column's name, and on average of the
-    conditions' columns, is in the question; words in values, by 10; whether a column of the
-    conditions is the one selected, or is in several of them.
+    Crossed with ``cues`` ``[B, K]`` bool are the aggregator and how many conditions have each
+    operator. The others: the number of conditions; which share of the tokens of the selected
+    column's name, and on average of the conditions' columns, is in the question; words in values,
+    by 10; whether a column of the conditions is the one selected, or is in several of them.
+    Features of rows of -1 mean nothing.
 
-    Args:
-        queries: ``[B, N, 15]`` int32; rows of -1 have features that mean nothing.
-        cues: ``[B, K]`` bool.
-        batch: of SQLova, see `hardem_jax.queries.inputs`.
+    Two of "COUNT(no.) WHERE no. = ..." and "no.", to "how many teams" with columns "team" and
+    "no."; tokens are words:
 
-    Returns:
-        ``[B, N, F]`` float32.
-
-    Example:
-        Two of "COUNT(no.) WHERE no. = ..." and "no.", to "how many teams" with columns "team" and
-        "no."; tokens are words:
-
-        >>> from hardem_jax.tables.learned_rewards import cues_of
-        >>> batch = dict(token_ids=jnp.array([[1, 5, 6, 7, 2, 7, 2, 8, 2]]),
-        ...     question_tokens=jnp.array([[1, 2, 3]]), question_where=jnp.ones((1, 3), bool),
-        ...     header_tokens=jnp.array([[[5], [7]]]), header_where=jnp.ones((1, 2, 1), bool))
-        >>> queries = jnp.array([[[1, 3, 1, 1, 0, 2, 2] + [-1] * 8, [0, 0, 0] + [-1] * 12]])
-        >>> features = jax.jit(query_features)(queries, cues_of(["how many teams"]), batch)
-        >>> for query in features[0]:
-        ...     found = zip(QUERY_FEATURES, query.tolist(), strict=True)
-        ...     print([name for name, value in found if value == 1])
-        ['count', 'count, how many', '=', '=, how many', '1 conditions', 'selects a condition']
-        ['no aggregator', 'no aggregator, how many', '0 conditions', 'named']
+    >>> from hardem_jax.tables.learned_rewards import cues_of
+    >>> batch = dict(token_ids=jnp.array([[1, 5, 6, 7, 2, 7, 2, 8, 2]]),
+    ...     question_tokens=jnp.array([[1, 2, 3]]), question_where=jnp.ones((1, 3), bool),
+    ...     header_tokens=jnp.array([[[5], [7]]]), header_where=jnp.ones((1, 2, 1), bool))
+    >>> queries = jnp.array([[[1, 3, 1, 1, 0, 2, 2] + [-1] * 8, [0, 0, 0] + [-1] * 12]])
+    >>> features = jax.jit(query_features)(queries, cues_of(["how many teams"]), batch)
+    >>> for query in features[0]:
+    ...     found = zip(QUERY_FEATURES, query.tolist(), strict=True)
+    ...     print([name for name, value in found if value == 1])
+    ['count', 'count, how many', '=', '=, how many', '1 conditions', 'selects a condition']
+    ['no aggregator', 'no aggregator, how many', '0 conditions', 'named']
     """
     select, aggregator, number = (queries[..., i] for i in range(3))
     column, operator, first, last = (

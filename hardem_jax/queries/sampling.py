@@ -36,10 +36,8 @@ FIELDS = 4  # column, operator, first word, last word
 class Support(NamedTuple):
     """Queries that are allowed; others have no mass.
 
-    Attributes:
-        links: ``[B, L, 4]`` int32, the conditions: column, operator, first and last word. Rows of
-            -1 are padding.
-        heads: ``[B, C, A]`` bool, selected columns and aggregators.
+    ``links`` ``[B, L, 4]`` int32 are the conditions: column, operator, first and last word, -1 for
+    padding; ``heads`` ``[B, C, A]`` bool the selected columns and aggregators.
     """
 
     links: Array
@@ -47,11 +45,7 @@ class Support(NamedTuple):
 
 
 class Conditions(Protocol):
-    """What conditions add to log-probabilities, all finite.
-
-    Attributes:
-        column: ``[B, C]``, the sum over the conditions on each column.
-    """
+    """What conditions add to log-probabilities, all finite: ``column`` ``[B, C]``, on each."""
 
     @property
     def column(self) -> Array: ...
@@ -64,11 +58,8 @@ class Conditions(Protocol):
 class AllConditions(NamedTuple):
     """Every operator and every span that does not end before it starts.
 
-    Attributes:
-        column: see `Conditions`.
-        operator: ``[B, C, O]``, given column and operator: over spans, with the operator's own.
-        last: ``[B, C, O, W]``, given column, operator and last word: over first words.
-        first: ``[B, C, O, W]``, the table of `QueryDistribution`.
+    ``operator`` ``[B, C, O]`` sums over spans, with the operator's own; ``last`` ``[B, C, O, W]``,
+    given the last word, over first words; ``first`` ``[B, C, O, W]`` is the distribution's table.
     """
 
     column: Array
@@ -97,13 +88,7 @@ class AllConditions(NamedTuple):
 
 
 class LinkedConditions(NamedTuple):
-    """The conditions of a `Support`.
-
-    Attributes:
-        column: see `Conditions`.
-        links: of the `Support`.
-        scores: ``[B, L]``, what each adds, without its column.
-    """
+    """The conditions of a `Support`; ``scores`` ``[B, L]``: what each adds without its column."""
 
     column: Array
     links: Array
@@ -135,20 +120,10 @@ class LinkedConditions(NamedTuple):
 
 
 def sum_clauses(columns: Array, limit: int) -> tuple[Array, Array]:
-    """Sums over the sets of 0 to ``limit`` columns with a condition.
+    """Sums over the sets of 0 to ``limit`` columns with a condition, ``[B, limit + 1]``.
 
-    Args:
-        columns: ``[B, C]``, what a condition on each column adds.
-        limit: static.
-
-    Returns:
-        ``[B, limit + 1]``, by number of conditions; and ``[C, B, limit + 1]``, the same over the
-        columns before each.
-
-    Example:
-        >>> sums, _ = sum_clauses(jnp.log(jnp.array([[2.0, 3.0, 5.0]])), 3)
-        >>> [round(float(x), 3) for x in jnp.exp(sums[0])]  # 1, 2 + 3 + 5, 6 + 10 + 15, 2 x 3 x 5
-        [1.0, 10.0, 31.0, 30.0]
+    ``columns`` ``[B, C]`` is what a condition on each column adds. Also ``[C, B, limit + 1]``, the
+    same over the columns before each.
     """
     start = jnp.full((len(columns), limit + 1), _FLOOR, jnp.float32).at[:, 0].set(0.0)
 
@@ -164,12 +139,9 @@ def log_mass(
 ) -> Array:
     """``[B]``, log of the probability of all queries together; -inf where there are none.
 
-    Args:
-        heads: ``[B, C A]`` log-probabilities of selected column and aggregator.
-        no_conditions: ``[B]`` log-probability that no column has a condition.
-        number: ``[B, K + 1]``, a table of `QueryDistribution`.
-        conditions: see `Conditions`.
-        limit: static, maximum number of conditions.
+    ``heads`` ``[B, C A]`` are log-probabilities of selected column and aggregator,
+    ``no_conditions`` ``[B]`` that no column has a condition, ``number`` ``[B, K + 1]`` a table of
+    `QueryDistribution`; at most ``limit`` conditions.
     """
     sums, _ = sum_clauses(conditions.column, limit)
     clauses = jax.nn.logsumexp(_finite(number[:, : limit + 1]) + sums, axis=-1)
@@ -180,15 +152,9 @@ def log_mass(
 def sample(
     key: Array, heads: Array, number: Array, conditions: Conditions, count: int, *, limit: int
 ) -> Array:
-    """Independent samples from the queries, in proportion to their probabilities.
+    """``[B, count, 3 + 4 K]`` int32 independent samples, arbitrary in a row without a query.
 
-    Args:
-        key: a PRNG key.
-        heads, number, conditions, limit: see `log_mass`.
-        count: n, static.
-
-    Returns:
-        ``[B, n, 3 + 4 K]`` int32; arbitrary in a row without a query.
+    Arguments are those of `log_mass`.
     """
     batch, width = len(number), number.shape[-1] - 1
     num_aggregators = max(1, heads.shape[-1] // max(1, conditions.column.shape[-1]))

@@ -46,42 +46,25 @@ def exist(solutions: Array) -> Array:
 
 
 def distinct(solutions: Array, where: Array) -> Array:
-    """Keeps the first of equal candidates: ``[B, N]`` bool, False at padding and outside ``where``.
-
-    Example:
-        >>> solutions = jnp.array([[[3, 1], [3, 2], [3, 1], [-1, -1]]])
-        >>> print(distinct(solutions, jnp.ones((1, 4), bool)))
-        [[ True  True False False]]
-    """
+    """The first of equal candidates in ``where``, ``[B, N]`` bool; False at padding."""
     where = where & exist(solutions)
     equal = _equal(solutions, solutions) & where[:, None, :]
     return sampled.distinct(jnp.argmax(equal, axis=-1), where=where)
 
 
 def contains(known: Array, solutions: Array) -> Array:
-    """``[B, M, W]``, ``[B, N, W]`` -> ``[B, N]`` bool: which candidates are among the known ones.
-
-    Example:
-        >>> known, solutions = jnp.array([[[3, 1], [-1, -1]]]), jnp.array([[[3, 2], [3, 1]]])
-        >>> print(contains(known, solutions))
-        [[False  True]]
-    """
+    """``[B, M, W]``, ``[B, N, W]`` -> ``[B, N]`` bool: which candidates are known."""
     return jnp.any(_equal(solutions, known) & exist(known)[:, None, :], axis=-1)
 
 
 def best(solutions: Array, log_probs: Array, where: Array, count: int) -> Array:
     """The ``count`` most likely of the candidates in ``where``, best first, then padding.
 
-    Args:
-        solutions: ``[B, N, W]``.
-        log_probs: ``[B, N]``.
-        where: ``[B, N]`` bool, without duplicates.
-        count: static.
+    ``[B, N, W]``, ``[B, N]``, ``[B, N]`` bool without duplicates -> ``[B, count, W]``.
 
-    Example:
-        >>> solutions, yes = jnp.array([[[3, 1], [3, 2], [3, 4]]]), jnp.array([[True, False, True]])
-        >>> best(solutions, jnp.log(jnp.array([[0.1, 0.5, 0.2]])), yes, 3).tolist()
-        [[[3, 4], [3, 1], [-1, -1]]]
+    >>> solutions, yes = jnp.array([[[3, 1], [3, 2], [3, 4]]]), jnp.array([[True, False, True]])
+    >>> best(solutions, jnp.log(jnp.array([[0.1, 0.5, 0.2]])), yes, 3).tolist()
+    [[[3, 4], [3, 1], [-1, -1]]]
     """
     # Below every possible log-probability, but above candidates that are not asked for.
     ranked = jnp.where(where, jnp.maximum(log_probs, -1e30), -jnp.inf)
@@ -90,13 +73,7 @@ def best(solutions: Array, log_probs: Array, where: Array, count: int) -> Array:
 
 
 def first(solutions: Array, where: Array, count: int) -> Array:
-    """The first ``count`` of the candidates in ``where``, in their order, then padding.
-
-    Example:
-        >>> solutions, yes = jnp.array([[[3, 1], [3, 2], [3, 4]]]), jnp.array([[False, True, True]])
-        >>> first(solutions, yes, 1).tolist()
-        [[[3, 2]]]
-    """
+    """The first ``count`` of the candidates in ``where``, in their order, then padding."""
     order = jnp.argsort(~where, axis=-1, stable=True)[:, :count]
     return _taken(solutions, where, order, count)
 
@@ -131,12 +108,11 @@ def is_seen(seen: Array, solutions: Array) -> Array:
 def see(seen: Array, solutions: Array, where: Array) -> Array:
     """Adds candidates to those seen; if there are more than S, the oldest are forgotten.
 
-    Example:
-        >>> seen, yes = jnp.zeros((1, 2), jnp.uint32), jnp.ones((1, 1), bool)
-        >>> for number in (5, 6, 7):
-        ...     seen = see(seen, jnp.full((1, 1, 3), number), yes)
-        >>> [bool(is_seen(seen, jnp.full((1, 1, 3), number))[0, 0]) for number in (5, 6, 7)]
-        [False, True, True]
+    >>> seen, yes = jnp.zeros((1, 2), jnp.uint32), jnp.ones((1, 1), bool)
+    >>> for number in (5, 6, 7):
+    ...     seen = see(seen, jnp.full((1, 1, 3), number), yes)
+    >>> [bool(is_seen(seen, jnp.full((1, 1, 3), number))[0, 0]) for number in (5, 6, 7)]
+    [False, True, True]
     """
     new = where & exist(solutions) & ~is_seen(seen, solutions)
     new = distinct(solutions, new)

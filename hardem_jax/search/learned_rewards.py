@@ -105,14 +105,8 @@ def searched_reward_loss(
 ) -> tuple[Array, dict[str, Array], tuple[Any, Any]]:
     """`learned_reward_loss` of candidates that the model proposes in the same forward pass.
 
-    Args:
-        params, reward_params, rate: see `learned_reward_loss`.
-        log_prob: gives log P(z | x), ``where``, both as there, and anything else that was found.
-        reward: gives the reward, for ``reward_params`` and what else was found.
-        held_out: gives V, and anything else that was found.
-
-    Returns:
-        L and metrics, as there; and what else `log_prob` and `held_out` have found.
+    ``log_prob`` gives log P(z | x), ``where``, and anything else that was found, which ``reward``
+    gets beside its parameters; ``held_out`` gives V and the like. Both are returned last.
     """
     theta, phi = jax.lax.stop_gradient((params, reward_params))
 

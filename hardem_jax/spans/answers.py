@@ -20,18 +20,12 @@ from hardem_jax.spans.config import SpanInference
 
 @dataclasses.dataclass(frozen=True)
 class WindowReading:
-    """What the reader says about one window.
+    """What the reader says about one window: log P(it holds the answer), its best spans, its Z.
 
-    Attributes:
-        log_prob_answerable: log P(the window holds the answer).
-        texts: the most likely spans, best first, each text once.
-        log_probs: their log P(z | window).
-        spans: their places, see `Window.place`.
-        log_partitions: logarithms of the window's sums over start and over end scores, by
-            which spans of different windows can be compared.
-        best_solution: index of the most likely mention of Z; -1 if Z is empty.
-        true_solution: index of the annotated mention in Z; -1 if unknown.
-        solutions: log P(z | window) of the mentions of Z, in its order.
+    ``texts`` are the most likely spans, best first, each text once; ``spans`` their `Window.place`.
+    ``log_partitions``, logarithms of the sums over start and over end scores, make spans of
+    different windows comparable. ``best_solution`` and the annotated ``true_solution`` are indices
+    in Z or -1; ``solutions`` is log P(z | window) of Z, in its order.
     """
 
     log_prob_answerable: float
@@ -82,17 +76,8 @@ class _Group:
 class AnswerPool:
     """The most likely answers to one question, from readings in any order.
 
-    Args:
-        config: what is compared with what.
-        keep: answers needed; None for all. With a number, memory does not grow
-            with the windows of a question (with its documents, where these are chosen).
-
-    Example:
-        >>> pool = AnswerPool(SpanInference(scope="question"))
-        >>> for text, size in (("Oslo", 0.0), ("Rome", np.log(3.0))):
-        ...     pool.add(WindowReading(0.0, (text,), (0.0,), ((0, 0, 4),), (size, 0.0), -1))
-        >>> [(answer.text, round(answer.probability, 3)) for answer in pool.answers()]
-        [('Rome', 0.375), ('Oslo', 0.125)]
+    With a number of answers to ``keep``, memory does not grow with the windows of a question (with
+    its documents, where these are chosen).
     """
 
     def __init__(self, config: SpanInference, keep: int | None = None):

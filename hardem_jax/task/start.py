@@ -26,16 +26,11 @@ class Start:
     """A task with its data and its model, ready for the training loop.
 
     Attributes:
-        loss_fn: see `training.step.LossFn`.
-        params: initial parameters.
         memory: what the loss remembers of each input, see `training.state.TrainState`.
         params_per_token: of the encoder's layers; None without such an encoder.
         batches: endless, as this process reads them.
         examples: a batch of padding for each shape, see `example_batches`.
-        evaluate: parameters -> scores of the split to evaluate on.
-        metric_names: all that ``evaluate`` may return.
-        task: of the run.
-        dev: the split to evaluate on.
+        evaluate: parameters -> scores of ``dev``; ``metric_names``: all that it may return.
         read: parameters and questions -> the inputs that these make, and index and reading of each.
         data: what identifies the data, and the run that this one starts from, by name; a run is
             not continued on others.
@@ -73,22 +68,11 @@ def start(
     mesh: Mesh,
     init_from: Path | None = None,
 ) -> Start:
-    """Makes a new model, the batches it is trained on, and its evaluation.
+    """Makes a model, the batches it is trained on, and its evaluation on ``dev``.
 
-    Args:
-        task: the task.
-        config: of the model, a type in ``task.MODELS``.
-        data: to train on.
-        dev: to evaluate on.
-        objective: decides which solutions are trusted, or looks for them.
-        batches: their shapes.
-        num_steps: steps of the run.
-        seed: of initial parameters and of the order of the data.
-        mesh: devices that share a batch.
-        init_from: folder of a run whose best parameters the model starts from.
-
-    Raises:
-        InputError: data, model and batches do not fit one another, or the run has another model.
+    The model is new, or has the best parameters of the run ``init_from``; ``seed`` is also that of
+    the order of the data. `InputError`: data, model and batches do not fit one another, or the run
+    has another model.
     """
     _check_splits(data, dev)
     # Initial values are made from Python's numbers; `jax_transfer_guard` is for what follows.
@@ -160,8 +144,7 @@ def _params_per_token(params: Any) -> int | None:
 def training_of(task: Task, objective: Objective | SearchObjective, data: Any) -> Training:
     """The training of a task: on its given Z, or looking for solutions.
 
-    Raises:
-        InputError: P(z | x) cannot be searched, or not in this way.
+    `InputError`: P(z | x) cannot be searched, or not in this way.
     """
     if not isinstance(objective, SearchObjective):
         return Training(task, objective, data)

@@ -33,15 +33,10 @@ Progress = Callable[[Iterator[Any]], Iterator[Any]]
 class BatchReader(Generic[D, R, A]):
     """A model ready to answer: compiled once per shape, for any parameters of its shape.
 
-    Shapes are those of the buckets; packed (``inference.packed_tokens``), one for all inputs.
-
-    Args:
-        task: what to read off the model, and how.
-        graphdef: of the model.
-        pad: see `Model.pad`.
-        batches: buckets to pad to; a longer input adds a bucket. Its batch size and packing are
-            those of training, and not used; nor is ``max_solutions`` if ``task.WHOLE_Z``.
-        mesh: devices that share a batch; None for the first.
+    Shapes are those of the buckets of ``batches`` and one more for a longer input; packed
+    (``inference.packed_tokens``), one for all. Batch size and packing of ``batches`` are those of
+    training, and not used; nor is ``max_solutions`` if ``task.WHOLE_Z``. Without a mesh, it is on
+    the first device.
     """
 
     def __init__(
@@ -73,11 +68,7 @@ class BatchReader(Generic[D, R, A]):
         self._place = make_place_fn(mesh)
 
     def read(self, params: Any, inputs: Inputs) -> Iterator[tuple[int, R]]:
-        """Yields ``(index, reading)`` of every input, in the order of the batches.
-
-        Raises:
-            InputError: they are to be packed, and the model does not read tokens.
-        """
+        """Yields ``(index, reading)`` of every input, in the order of the batches."""
         pad = self._pad(inputs, self._batches.num_solutions(inputs.sizes))
         lengths, config = inputs.sizes[:, 0], self._batches
         if config.packed_tokens:
@@ -97,38 +88,16 @@ class BatchReader(Generic[D, R, A]):
     def evaluate(
         self, params: Any, data: D, inputs: Inputs, *, progress: Progress = iter
     ) -> tuple[dict[str, float], A]:
-        """Scores of a split, and the answers to its questions; see `Task.score`.
-
-        Args:
-            params: of the model.
-            data: the split.
-            inputs: of the model, made of ``data``.
-            progress: wraps the iterator over inputs.
-        """
+        """Scores of a split, and the answers to its questions; see `Task.score`."""
         return self.task.score(data, progress(self.read(params, inputs)))
 
 
 class Trained(Generic[TaskT]):
     """What a run folder holds, ready to answer.
 
-    Args:
-        kind: the type of its task.
-        run_dir: the folder.
-        checkpoint: "best" or "last".
-        mesh: devices to compute on; None for the first.
-        model: fields of the model's configuration in place of the run's.
-        **inference: fields of the task's ``inference`` in place of the run's.
-
-    Attributes:
-        task: of the run.
-        model: of the run.
-        params: of the checkpoint.
-        step: of the checkpoint.
-        reader: of task and model.
-
-    Raises:
-        InputError: the folder holds no such run, a file of it is damaged, its task does not pack
-            inputs, or training saved another checkpoint while this one was read.
+    ``model`` and ``inference`` replace fields of the run's; without a mesh, it is on the first
+    device. `InputError`: the folder holds no such run, a file of it is damaged, its task does not
+    pack inputs, or training saved another checkpoint while this one was read.
     """
 
     def __init__(
@@ -171,15 +140,10 @@ class Trained(Generic[TaskT]):
     def evaluate(
         self, data: Any, progress: Callable[[int, str], Progress] = lambda total, unit: iter
     ) -> tuple[dict[str, float], Any]:
-        """Scores of a split, and the answers to its questions; see `Task.score`.
+        """Scores of a split, and the answers to its questions, see `Task.score`.
 
-        Args:
-            data: the split.
-            progress: number of inputs and what they are called -> what wraps their iterator.
-
-        Raises:
-            InputError: there are no questions, they were prepared in another way, or an input is
-                longer than the model reads.
+        ``progress`` gets the number of inputs and what they are called, and wraps their iterator.
+        `InputError`: there are no questions, they were prepared in another way, or one is too long.
         """
         if not len(data.questions):
             raise InputError(f"{data.place}: expected questions, found none")
@@ -200,10 +164,6 @@ def fetch(arrays: Any) -> Any:
     """``jax.device_get``, also of arrays whose rows are on the devices of several processes.
 
     All processes have to ask for the same arrays, and all get all of their rows.
-
-    Example:
-        >>> fetch({"x": jax.numpy.arange(2)})
-        {'x': array([0, 1], dtype=int32)}
     """
 
     def whole(array: Array) -> Any:

@@ -217,9 +217,8 @@ def quiet_failures() -> Iterator[None]:
 def out_of_space(error: BaseException | None) -> int | None:
     """The `errno` if a full disk, quota or file-size limit caused the error, else None.
 
-    Example:
-        >>> out_of_space(ValueError("write failed [OS error 28: ENOSPC No space left on device]"))
-        28
+    >>> out_of_space(ValueError("write failed [OS error 28: ENOSPC No space left on device]"))
+    28
     """
     seen: set[int] = set()
     pending = [error]

@@ -47,13 +47,10 @@ _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
 
 class _DataPosition:
-    """Saves and restores the position of a Grain iterator.
+    """Saves and restores the position of a Grain iterator, a file for each process.
 
-    Each process writes its own file. If the number of processes has changed, all files must
-    hold the same position, as they do when processes read parts of the same batches.
-
-    Args:
-        batches: the iterator.
+    If the number of processes has changed, all files must hold the same position, as they do
+    when processes read parts of the same batches.
     """
 
     def __init__(self, batches: Any) -> None:
@@ -112,10 +109,7 @@ def _newest_usable(folder: Path) -> _Usable:
 class RunCheckpoints:
     """The checkpoints of one run; leaving the context waits for pending saves.
 
-    Args:
-        directory: the run's folder.
-        fingerprint: the settings of the run as text by name; stored with every checkpoint. A
-            run with other settings cannot resume.
+    `fingerprint`, the settings as text by name, is stored with each: no other run resumes from it.
     """
 
     def __init__(self, directory: str | Path, fingerprint: Mapping[str, str]) -> None:
@@ -158,16 +152,9 @@ class RunCheckpoints:
         return content | {"progress": dict(progress)}
 
     def save_last(self, state: TrainState, batches: Any, progress: Mapping[str, Any]) -> None:
-        """Saves everything needed to resume; returns once it is copied off the devices.
+        """Saves all that resuming needs, `batches` at its place; returns once off the devices.
 
-        Args:
-            state: state after step n.
-            batches: Grain `DatasetIterator` whose next batch is that of step n + 1; every
-                process saves its own position.
-            progress: `RunProgress.to_json()`.
-
-        Raises:
-            OSError: the disk is full, in this save or the previous one.
+        `OSError`: the disk is full, in this save or the previous one; so also in `save_best`.
         """
         self._wait()
         series, step = self._series("last"), int(state.step)
@@ -175,16 +162,7 @@ class RunCheckpoints:
         series.save(series.free_number(step), content, self._metadata(step, progress))
 
     def save_best(self, params: Any, step: int, progress: Mapping[str, Any]) -> None:
-        """Replaces the best parameters; returns once they are on disk.
-
-        Args:
-            params: the evaluated parameters.
-            step: updates made.
-            progress: `RunProgress.to_json()`.
-
-        Raises:
-            OSError: the disk is full, in this save or the previous one.
-        """
+        """Replaces the best parameters, those of `step` updates; returns once they are on disk."""
         self._wait()
         series = self._series("best")
         content = {"state": to_arrays({"params": params})}
@@ -194,17 +172,8 @@ class RunCheckpoints:
     def restore(self, like: TrainState, batches: Any) -> tuple[TrainState, dict[str, Any]] | None:
         """Returns the state and progress in `last` and moves `batches` there; None if empty.
 
-        If the newest checkpoint is damaged, prints a warning, uses the one before and deletes
-        the damaged one.
-
-        Args:
-            like: a freshly initialised state; gives structure, shapes, dtypes and sharding.
-            batches: the run's iterator; its position is set.
-
-        Raises:
-            InputError: if the checkpoint belongs to a run with other settings (names them) or to
-                another model or optimiser (names the arrays), its processes were at different
-                positions in the data, or all checkpoints are damaged.
+        `like` gives structure, shapes, dtypes and sharding. If the newest checkpoint is damaged,
+        prints a warning, uses the one before and deletes the damaged one.
         """
         folder = self._directory / "last"
         usable = _Usable(None, {})
@@ -250,10 +219,7 @@ class RunCheckpoints:
 
 
 def newest_step(folder: Path) -> int | None:
-    """The step of the newest checkpoint in `<run>/best` or `<run>/last`; None if there is none.
-
-    Does not verify it: a damaged one has the step that its name says.
-    """
+    """The step of the newest checkpoint in a folder, damaged or not; None if there is none."""
     number = max(numbers(folder), default=None)
     if number is None:
         return None

@@ -71,14 +71,10 @@ def initialize_distributed(
 
 
 def is_multi_process(environment: Mapping[str, str]) -> bool:
-    """Returns whether the environment indicates a multi-process launcher or a Cloud TPU.
+    """Whether the environment indicates a multi-process launcher or a Cloud TPU.
 
     A TPU host can only find out about other hosts by querying the metadata server, so every
     Cloud TPU counts. In a SLURM job, only processes started by `srun` count.
-
-    Example:
-        >>> is_multi_process({"SLURM_STEP_NUM_TASKS": "8"}), is_multi_process({})
-        (True, False)
     """
     if "JAX_COORDINATOR_ADDRESS" in environment:
         return True
@@ -93,25 +89,12 @@ def is_multi_process(environment: Mapping[str, str]) -> bool:
 
 
 def is_primary() -> bool:
-    """Returns whether this is process 0, the one that prints and writes files.
-
-    Example:
-        >>> is_primary()
-        True
-    """
+    """Whether this is process 0, the one that prints and writes files."""
     return jax.process_index() == 0
 
 
 def primary_decides(decide: Callable[[], int]) -> int:
-    """Broadcasts the primary process's decision; its `InputError` is raised in all processes.
-
-    Args:
-        decide: called in the primary process only; returns an int32.
-
-    Example:
-        >>> primary_decides(lambda: 3)
-        3
-    """
+    """Broadcasts what process 0 decides, an int32; its `InputError` is raised in all processes."""
     if jax.process_count() == 1:
         return decide()
     decision, error_text = 0, b""

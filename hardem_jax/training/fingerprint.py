@@ -67,14 +67,7 @@ _MEANINGS: Mapping[str, Any] = {
 
 
 def meaning(name: str) -> Meaning:
-    """What a setting means, by its name as `flatten` has it.
-
-    Example:
-        >>> meaning("contents of dev.0.rules.cap") == Meaning.ROW | Meaning.RULES
-        True
-        >>> meaning("optimizer.b1"), meaning("contents of dev.counts.left out")
-        (<Meaning.ROW: 2>, <Meaning.FOLLOWS: 0>)
-    """
+    """What a setting means, by its name as `flatten` has it."""
     found: Any = _MEANINGS
     for part in name.split("."):
         if isinstance(found, Meaning):
@@ -88,56 +81,19 @@ def meaning(name: str) -> Meaning:
 def may_change(because: str, *, metadata: Mapping[str, Any] | None = None, **field: Any) -> Any:
     """Declares a dataclass field that may change on resumption, and between two evaluations.
 
-    Such a field must not affect what is computed, but for rounding. All other fields belong to the
-    fingerprint, so new settings are compared by default.
-
-    Args:
-        because: the reason.
-        metadata, **field: passed to `dataclasses.field`.
-
-    Example:
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Config:
-        ...     rate: float = 0.1
-        ...     progress: bool = may_change("only shown", default=True)
-        >>> named_settings(Config(progress=False))
-        {'rate': '0.1'}
+    Such a field must not affect what is computed, but for rounding: `because` says why not. All
+    others belong to the fingerprint, so new settings are compared by default.
     """
     return dataclasses.field(metadata={_MAY_CHANGE: because, **(metadata or {})}, **field)
 
 
 def named_settings(config: Any, name: str = "") -> dict[str, str]:
-    """Returns the fields of a dataclass as text by dotted name, with the type of nested ones.
-
-    Args:
-        config: an instance of a dataclass; fields made by `may_change` are skipped.
-        name: dotted name of `config` itself; empty for the outermost.
-
-    Example:
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class HardEM:
-        ...     tau: float | None = None
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Config:
-        ...     objective: HardEM
-        ...     buckets: tuple[int, ...] = (64, 128)
-        >>> named_settings(Config(HardEM(2.0)))
-        {'objective': 'HardEM', 'objective.tau': '2.0', 'buckets': '[64, 128]'}
-    """
+    """The fields of a dataclass as text by dotted name, with the type of nested ones."""
     return dict(_texts(compared(config), name))
 
 
 def compared(config: Any) -> Any:
-    """The JSON of a configuration without the fields made by `may_change`.
-
-    Example:
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Config:
-        ...     rate: float = 0.1
-        ...     out: Path = may_change("may be moved", default=Path("a"))
-        >>> compared(Config())
-        {'type': 'Config', 'rate': 0.1}
-    """
+    """The JSON of a configuration without the fields made by `may_change`."""
     return to_json(config, keep=lambda field: _MAY_CHANGE not in field.metadata)
 
 
@@ -153,18 +109,7 @@ def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) -> None:
-    """Checks that a run is resumed with the settings it was started with, as `flatten` has them.
-
-    Raises:
-        InputError: names every setting that differs, with both values.
-
-    Example:
-        >>> check_same({"seed": "1", "tau": "2"}, {"seed": "1", "tau": "3"}, Path("run"))
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: run: cannot resume with different settings (tau: 2 \
-originally, 3 now); use the same settings or another folder
-    """
+    """Raises `InputError`, naming every setting that differs, with both values, if any does."""
     before, now = flatten(stored), flatten(ours)
     differing = [
         f"{name}: {before.get(name, 'absent')} originally, {now.get(name, 'absent')} now"
@@ -183,10 +128,6 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
 
     Those whose text is a JSON object, or a list of objects, are split into their fields. A whole
     number is written without a point: a flag reads as 2.0 what a default or Python may have as 2.
-
-    Example:
-        >>> flatten({"tau": "2.0", "rates": '[["a", 0.0]]', "rules": '{"cap": 8, "numbers": "x"}'})
-        {'tau': '2', 'rates': '[["a", 0]]', 'rules.cap': '8', 'rules.numbers': 'x'}
     """
 
     def fields(name: str, value: Any) -> dict[str, str]:
@@ -212,9 +153,8 @@ def without_seed(settings: Mapping[str, str]) -> dict[str, str]:
 
     Leaves out the format in which data are stored, and the digest of initial parameters.
 
-    Example:
-        >>> without_seed({"loop.seed": "1", "contents of data": '{"format": "a", "run": "b"}'})
-        {'contents of data.run': 'b'}
+    >>> without_seed({"loop.seed": "1", "contents of data": '{"format": "a", "run": "b"}'})
+    {'contents of data.run': 'b'}
     """
     return {k: v for k, v in flatten(settings).items() if Meaning.SEED not in meaning(k)}
 
@@ -222,22 +162,16 @@ def without_seed(settings: Mapping[str, str]) -> dict[str, str]:
 def digest_without_seed(settings: Mapping[str, str]) -> str:
     """Identifies a run's settings but for its seed, on every machine.
 
-    Example:
-        >>> a, b = {"loop.seed": "0", "model.encoder": '"/a/bert"'}, {"model.encoder": '"/b/bert"'}
-        >>> digest_without_seed(a) == digest_without_seed(b) != digest_without_seed({})
-        True
+    >>> a, b = {"loop.seed": "0", "model.encoder": '"/a/bert"'}, {"model.encoder": '"/b/bert"'}
+    >>> digest_without_seed(a) == digest_without_seed(b) != digest_without_seed({})
+    True
     """
     content = json.dumps(without_seed(portable(settings)), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def portable(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings without the folders of a machine.
-
-    Example:
-        >>> portable({"model.encoder": '"/models/ada/bert"'})
-        {'model.encoder': '"bert"'}
-    """
+    """Settings without the folders of a machine: '"/models/ada/bert"' becomes '"bert"'."""
     found = {}
     for name, text in settings.items():
         path = text.strip('"')  # earlier versions wrote paths in quotes

@@ -13,21 +13,10 @@ from hardem_jax.training.step import LossFn
 
 
 def all_gather_params(loss_fn: LossFn, mesh: Mesh) -> LossFn:
-    """Wraps a loss function for parameters that are sharded by `state_shardings`.
+    """Wraps a loss of full parameters for parameters that are sharded by `state_shardings`.
 
-    The loss sees full parameters; each device keeps its shard of the summed gradient. The
-    constraint is explicit because XLA on TPU otherwise moves activations instead.
-
-    Args:
-        loss_fn: loss of full parameters.
-        mesh: see `data_mesh`; with `fsdp` 1, `loss_fn` is returned as it is.
-
-    Example:
-        >>> from hardem_jax.training.mesh import data_mesh
-        >>> def loss_fn(params, batch, *, step, key, dropout_key):
-        ...     return (params["w"] * batch["x"]).sum(), {}
-        >>> all_gather_params(loss_fn, data_mesh(1)) is loss_fn
-        True
+    Each device keeps its shard of the summed gradient. The constraint is explicit because XLA on
+    TPU otherwise moves activations instead. With `fsdp` 1, `loss_fn` is returned as it is.
     """
     if mesh.shape[FSDP_AXIS] == 1:
         return loss_fn

@@ -59,11 +59,7 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
 
 
 def available_devices() -> list[Any]:
-    """`jax.devices()`.
-
-    Raises:
-        InputError: if JAX cannot use the platform that ``JAX_PLATFORMS`` names.
-    """
+    """`jax.devices()`; `InputError` if JAX cannot use the platform that ``JAX_PLATFORMS`` names."""
     try:
         return jax.devices()
     except (AssertionError, RuntimeError) as error:  # JAX asserts where a plugin is missing
@@ -76,15 +72,7 @@ def available_devices() -> list[Any]:
 
 
 def mesh_over(devices: Sequence[Any], *, fsdp: int) -> Mesh:
-    """Creates a `data` x `fsdp` mesh of these devices, which need not be attached.
-
-    Raises:
-        InputError: if `fsdp` does not divide the number of devices.
-
-    Example:
-        >>> dict(mesh_over(jax.devices()[:1], fsdp=1).shape)
-        {'data': 1, 'fsdp': 1}
-    """
+    """Creates a `data` x `fsdp` mesh of these devices, which need not be attached."""
     if fsdp < 1 or len(devices) % fsdp:
         raise InputError(f"fsdp: expected a divisor of the {len(devices)} devices, found {fsdp}")
     array = np.array(devices).reshape(-1, fsdp)
@@ -107,24 +95,16 @@ def row_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
 
 
 def state_shardings(tree: Any, mesh: Mesh) -> Any:
-    """Returns the sharding of each array in a tree of parameters or a training state.
+    """The tree of `NamedSharding`s of a tree of parameters or a training state (or their shapes).
 
     Arrays with at least `MIN_SPLIT_SIZE` elements are sharded along their largest axis that is a
     multiple of `fsdp` (the last such axis on ties); others are replicated. Only shapes matter,
     so AdamW moments and averages are sharded like their parameters.
 
-    Args:
-        tree: pytree of arrays or `jax.ShapeDtypeStruct`.
-        mesh: from `data_mesh`, or any mesh with an axis `fsdp`.
-
-    Returns:
-        The same tree of `NamedSharding`.
-
-    Example:
-        >>> mesh = jax.sharding.AbstractMesh((2, 4), ("data", "fsdp"))
-        >>> shapes = {"kernel": np.zeros((768, 3072)), "bias": np.zeros(3072)}
-        >>> {name: tuple(s.spec) for name, s in state_shardings(shapes, mesh).items()}
-        {'bias': (), 'kernel': (None, 'fsdp')}
+    >>> mesh = jax.sharding.AbstractMesh((2, 4), ("data", "fsdp"))
+    >>> shapes = {"kernel": np.zeros((768, 3072)), "bias": np.zeros(3072)}
+    >>> {name: tuple(s.spec) for name, s in state_shardings(shapes, mesh).items()}
+    {'bias': (), 'kernel': (None, 'fsdp')}
     """
     size = mesh.shape[FSDP_AXIS]
 
@@ -139,44 +119,17 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
 
 
 def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
-    """Puts this host's rows of a batch on the mesh, split over devices; scalars are replicated.
+    """Puts numpy arrays `[R, ...]` (R rows of this host) on the mesh, rows split over devices.
 
-    With several hosts, each passes its own rows and the result is the global batch with
-    `process_count` times as many.
-
-    Args:
-        batch: pytree of numpy arrays `[R, ...]` (R rows of this host) and scalars.
-        mesh: from `data_mesh`.
-        accumulate: number k of micro-batches per step; above 1, arrays are `[k, R, ...]`.
-
-    Raises:
-        InputError: if some R is not a multiple of the number of devices of this host, or an
-            array does not have k parts.
-
-    Example:
-        >>> placed = place_batch({"x": np.ones((4, 2)), "tau": np.float32(3)}, data_mesh(1))
-        >>> placed["x"].shape, placed["tau"].shape
-        ((4, 2), ())
+    Scalars are replicated. With several hosts, each passes its own rows and the result is the
+    global batch. With `accumulate` k above 1, arrays are `[k, R, ...]`. `InputError` if R is not a
+    multiple of the number of devices of this host.
     """
     return _place(batch, mesh, devices=len(mesh.local_devices), accumulate=accumulate, whole=False)
 
 
 def place_global_batch(batch: Any, mesh: Mesh) -> Any:
-    """Puts a batch that every host holds in full on the mesh, rows split over all devices.
-
-    Used for evaluation, where all hosts iterate over the same batches.
-
-    Args:
-        batch: pytree of numpy arrays `[B, ...]`, the same on every host, and scalars.
-        mesh: from `data_mesh`.
-
-    Raises:
-        InputError: if B is not a multiple of the number of devices.
-
-    Example:
-        >>> place_global_batch({"x": np.ones((4, 2))}, data_mesh(1))["x"].shape
-        (4, 2)
-    """
+    """`place_batch` of arrays `[B, ...]` that every host holds in full, as in evaluation."""
     return _place(batch, mesh, devices=mesh.size, accumulate=1, whole=True)
 
 
@@ -208,12 +161,7 @@ def _place(batch: Any, mesh: Mesh, *, devices: int, accumulate: int, whole: bool
 
 
 def round_up_to_devices(rows: int, mesh: Mesh | None) -> int:
-    """Rounds a number of rows up to a multiple of the number of devices; None is one device.
-
-    Example:
-        >>> round_up_to_devices(3, data_mesh(1))
-        3
-    """
+    """Rounds a number of rows up to a multiple of the number of devices; None is one device."""
     return rows if mesh is None else -(-rows // mesh.size) * mesh.size
 
 
@@ -225,12 +173,7 @@ def make_place_fn(mesh: Mesh | None) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def with_shardings(shapes: Any, mesh: Mesh | None) -> Any:
-    """Adds to shapes of parameters the shardings to load them with; None is the first device.
-
-    Args:
-        shapes: pytree of `jax.ShapeDtypeStruct` or arrays.
-        mesh: from `data_mesh`.
-    """
+    """Adds to shapes of parameters the shardings to load them with; None is the first device."""
     if mesh is None:
         return shapes
     return jax.tree.map(

@@ -45,10 +45,6 @@ def global_norm(grads: Any) -> jax.Array:
     `optax.tree.norm` adds up one array after the other: a kernel for every bias on a GPU, two for
     every matrix, hundreds in all that each take longer to start than to run. There, rows are added
     up first and then everything at once.
-
-    Example:
-        >>> float(global_norm({"a": jnp.array([3.0]), "b": jnp.array([4.0])}))
-        5.0
     """
     leaves = jax.tree.leaves(grads)
     mesh = mesh_of(*leaves)
@@ -68,10 +64,9 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     in both updates of AdamW's moments and keeps the clipped gradients in memory instead: one more
     array per parameter to write and read.
 
-    Example:
-        >>> clip = clip_by_global_norm(1.0)
-        >>> clip.update({"a": jnp.array([3.0]), "b": jnp.array([4.0])}, clip.init({}))[0]
-        {'a': Array([0.6], dtype=float32), 'b': Array([0.8], dtype=float32)}
+    >>> clip = clip_by_global_norm(1.0)
+    >>> clip.update({"a": jnp.array([3.0]), "b": jnp.array([4.0])}, clip.init({}))[0]
+    {'a': Array([0.6], dtype=float32), 'b': Array([0.8], dtype=float32)}
     """
 
     def scale(updates, params):
@@ -84,12 +79,7 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
 
 class AdamState(NamedTuple):
-    """State of `scale_by_adam`, which leaves it unchanged where a step is not finite.
-
-    Attributes:
-        count: int32 `[]`, updates made.
-        mu, nu: pytrees like the parameters, means of the gradients and of their squares.
-    """
+    """Updates made, int32 `[]`, and means of the gradients and of their squares, like `params`."""
 
     count: jax.Array
     mu: Any
@@ -97,24 +87,10 @@ class AdamState(NamedTuple):
 
 
 def scale_by_adam(*, b1: float, b2: float, eps: float) -> optax.GradientTransformationExtraArgs:
-    r"""Adam (Kingma and Ba, 2015) that itself keeps its moments where a step is not finite.
+    """Adam (Kingma and Ba, 2015) whose state is unchanged where `finite`, bool `[]`, is False.
 
-    .. math:: m' = \beta_1 m + (1 - \beta_1) g, \quad v' = \beta_2 v + (1 - \beta_2) g^2, \quad
-        u = \frac{m' / (1 - \beta_1^n)}{\sqrt{v' / (1 - \beta_2^n)} + \epsilon}
-
-    ``update`` takes one more argument, ``finite``: where it is False, the state is unchanged. If
-    the training step chose between old and new moments instead, it would store arrays other than
+    If the training step chose between old and new moments instead, it would store arrays other than
     those the update is computed from, and XLA would copy both moments of every parameter.
-
-    Example:
-        >>> adam = scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)
-        >>> state = adam.init(jnp.zeros(()))
-        >>> update, state = adam.update(jnp.array(4.0), state, finite=jnp.array(True))
-        >>> round(float(update), 3), round(float(state.mu), 3)
-        (1.0, 0.4)
-        >>> _, state = adam.update(jnp.array(jnp.nan), state, finite=jnp.array(False))
-        >>> int(state.count), round(float(state.mu), 3)
-        (1, 0.4)
     """
 
     def init(params):
@@ -141,12 +117,7 @@ def scale_by_adam(*, b1: float, b2: float, eps: float) -> optax.GradientTransfor
 
 
 class AverageState(NamedTuple):
-    """State of `average_params`.
-
-    Attributes:
-        count: int32 `[]`, updates made.
-        average: pytree like the parameters.
-    """
+    """Updates made, int32 `[]`, and the average, like `params`."""
 
     count: jax.Array
     average: Any
@@ -161,16 +132,6 @@ def average_params(decay: float) -> optax.GradientTransformation:
     after update n = 1, 2, ..., where :math:`\bar\theta_0` are the initial values; the smaller
     :math:`d_n` of the first updates forgets them quickly. It must come last in a chain, where
     the updates are those that will be added to the parameters.
-
-    Args:
-        decay: d in [0, 1).
-
-    Example:
-        >>> transform = average_params(0.9)
-        >>> params = {"w": jnp.zeros(())}
-        >>> _, state = transform.update({"w": jnp.ones(())}, transform.init(params), params)
-        >>> round(float(state.average["w"]), 4)  # d = 2 / 11
-        0.8182
     """
 
     def init(params):
@@ -194,14 +155,7 @@ def average_params(decay: float) -> optax.GradientTransformation:
 
 
 def averaged_params(params: Any, opt_state: optax.OptState) -> Any:
-    """Returns the average of the parameters if the optimiser keeps one, else `params`.
-
-    Example:
-        >>> averaged_params({"w": 1.0}, (optax.EmptyState(), AverageState(5, {"w": 0.5})))
-        {'w': 0.5}
-        >>> averaged_params({"w": 1.0}, optax.EmptyState())
-        {'w': 1.0}
-    """
+    """The average of the parameters if the optimiser keeps one, else `params`."""
 
     def is_average(node):
         return isinstance(node, AverageState)
@@ -211,19 +165,11 @@ def averaged_params(params: Any, opt_state: optax.OptState) -> Any:
 
 
 def is_decayed(name: str) -> bool:
-    """Returns whether weight decay applies to the parameter with this dotted name.
+    """Whether weight decay applies to the parameter with this dotted name.
 
     Biases, LayerNorm and word vectors are excluded: pretrained vectors without a gradient must
     not move at all, and those of rare words would shrink between updates. The decision is by
     name, not rank, because a scanned encoder stacks the biases of all layers into one matrix.
-
-    Example:
-        >>> is_decayed("encoder.layers.0.attention.query.kernel")
-        True
-        >>> is_decayed("encoder.layers.0.attention.query.bias"), is_decayed("lstms.bias.0")
-        (False, False)
-        >>> is_decayed("embeddings.layer_norm.scale")
-        False
     """
     parts = name.lower().split(".")
     while parts[1:] and parts[-1].isdigit():  # a list of parameters, one for each layer

@@ -52,22 +52,10 @@ def init_state(
 ) -> TrainState:
     """Creates the initial state, sharded over the mesh by `state_shardings`.
 
-    It is initialised on the devices, none of which ever holds more than its shard. The arrays
-    are copies, because the training step donates its state and must not delete the caller's
-    `params`. They have no weak types, so that the first and second step share one compilation.
-
-    Args:
-        params: initial values; the same on every host.
-        optimizer: the transformation to initialise.
-        seed: seed of the run's key.
-        mesh: see `data_mesh`.
-        memory: its initial value, if the loss has one; the same on every host.
-
-    Example:
-        >>> from hardem_jax.training.mesh import data_mesh
-        >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
-        >>> int(state.step), state.params["w"].shape
-        (0, (3,))
+    Arguments are the same on every host. It is initialised on the devices, none of which ever holds
+    more than its shard. The arrays are copies, because the training step donates its state and must
+    not delete the caller's `params`. They have no weak types, so that the first and second step
+    share one compilation.
     """
 
     def init(params: Any, memory: Mapping[str, Any]) -> TrainState:
@@ -94,15 +82,11 @@ def init_state(
 def recall(memory: Mapping[str, Any], batch: Any) -> Any:
     """Adds to a batch, as its entry `memory`, what is remembered of the input of each row.
 
-    Args:
-        memory: see `TrainState`; if it is empty, the batch is returned unchanged.
-        batch: its entry `item`, int32 `[..., R]`, holds the number of the input of each row. Rows
-            with -1 read zeros.
+    Its entry `item`, int32 `[..., R]`, has the number of that input; rows with -1 read zeros.
 
-    Example:
-        >>> memory = {"visits": jnp.array([5, 7, 9])}
-        >>> recall(memory, {"item": jnp.array([2, -1, 0])})["memory"]["visits"].tolist()
-        [9, 0, 5]
+    >>> memory = {"visits": jnp.array([5, 7, 9])}
+    >>> recall(memory, {"item": jnp.array([2, -1, 0])})["memory"]["visits"].tolist()
+    [9, 0, 5]
     """
     if not memory:
         return batch
@@ -118,21 +102,10 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
 def remember(
     memory: Mapping[str, Any], rows: Mapping[str, Any], batch: Any, where: jax.Array
 ) -> Mapping[str, Any]:
-    """Returns the memory after a step, in which these rows replace those of their inputs.
+    """The memory after a step: `rows` `[..., R, ...]` replace some or all entries of their inputs.
 
-    Args:
-        memory: see `TrainState`.
-        rows: new values of some or all of its entries, arrays `[..., R, ...]` in the order of the
-            batch. Other entries are unchanged.
-        batch: see `recall`. Rows with -1 write nothing; no two others have the same input.
-        where: bool `[]`; False leaves everything unchanged.
-
-    Example:
-        >>> memory = {"visits": jnp.array([5, 7, 9])}
-        >>> batch = {"item": jnp.array([2, -1, 0])}
-        >>> rows = {"visits": jnp.array([10, 1, 6])}
-        >>> remember(memory, rows, batch, jnp.array(True))["visits"].tolist()
-        [6, 7, 10]
+    Rows with -1 write nothing, no two others have the same input, and `where`, bool `[]`, False
+    leaves everything unchanged.
     """
 
     def write(kept: jax.Array, new: jax.Array) -> jax.Array:
@@ -144,27 +117,15 @@ def remember(
 
 
 def current_shardings(state: TrainState) -> Any:
-    """Returns the sharding of every array of a state, for `compile_train_step`.
-
-    Example:
-        >>> from hardem_jax.training.mesh import data_mesh
-        >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
-        >>> current_shardings(state).params["w"].spec
-        P()
-    """
+    """The sharding of every array of a state, for `compile_train_step`."""
     return jax.tree.map(lambda leaf: leaf.sharding, state)
 
 
 def leaf_name(path: tuple[Any, ...]) -> str:
-    """Returns a leaf's dotted name, such as `encoder.layers.0.attention.query.kernel`.
+    """A leaf's dotted name, such as `encoder.layers.0.attention.query.kernel`.
 
     The trailing `value` that NNX adds inside an `nnx.State` is dropped, so a state and the
     plain dict made from it have the same names.
-
-    Example:
-        >>> [(path, _)] = jax.tree_util.tree_leaves_with_path({"encoder": [{"bias": 1.0}]})
-        >>> leaf_name(path)
-        'encoder.0.bias'
     """
     if len(path) > 1 and path[-1] == jax.tree_util.GetAttrKey("value"):
         path = path[:-1]
@@ -172,12 +133,7 @@ def leaf_name(path: tuple[Any, ...]) -> str:
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """Returns all leaves by dotted name, in tree order.
-
-    Example:
-        >>> named_leaves({"a": {"w": 1, "b": 2}})
-        {'a.b': 2, 'a.w': 1}
-    """
+    """All leaves by dotted name, in tree order: {"a": {"w": 1}} becomes {"a.w": 1}."""
     pairs = [(leaf_name(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
     named = dict(pairs)
     if len(named) != len(pairs):

@@ -24,12 +24,7 @@ Pad = Callable[[Sequence[T | None], int], Arrays]
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A batch on the host, before its arrays are placed on the devices.
-
-    Attributes:
-        ids: the `id` of each of R inputs, for messages; empty for padded rows.
-        arrays: what a step computes with.
-    """
+    """R inputs on the host: ids, for messages, "" for padded rows; what a step computes with."""
 
     ids: Sequence[str]
     arrays: Arrays
@@ -44,12 +39,7 @@ class Items(Protocol[T_co]):
 
 
 class Inputs(Items[T_co], Protocol[T_co]):
-    """Model inputs, by index.
-
-    Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each; 0 solutions if truncation removed
-            all of Z.
-    """
+    """Model inputs, by index; ``sizes`` ``[N, 2]`` int32 are tokens and solutions of each."""
 
     @property
     def sizes(self) -> np.ndarray: ...
@@ -107,15 +97,7 @@ class BatchConfig:
 
 
 class Subset(Sequence[T]):
-    """Selected items of a sequence, read lazily.
-
-    Attributes:
-        sizes: sizes of the selected items, if the items are `Inputs`.
-
-    Example:
-        >>> list(Subset("abcd", np.array([3, 0])))
-        ['d', 'a']
-    """
+    """Selected items of a sequence, read lazily, and their ``sizes``, if the items are `Inputs`."""
 
     def __init__(self, items: Items[T], indices: np.ndarray):
         self._items, self._indices = items, indices

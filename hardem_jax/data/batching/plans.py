@@ -3,11 +3,11 @@
 When training on windows, an item is one positive (with mentions) and by default one negative
 (without), as in the paper's open-domain reader, so a batch of B items has ``2 B`` rows, item by
 item. Rows are padded to the smallest *bucket* that holds the longest of them, so that a step is
-compiled only once per bucket, or packed: several inputs in
-each row that the encoder reads (Krell et al., 2021). A packed batch keeps its layout, one input per
-row padded to T, so that heads and Z are unaffected; two additional arrays map each token to its
-position in the P rows of S tokens and back, for `encoders.base.encode`. Each of G devices packs
-its own part of the batch, so no token moves between devices.
+compiled only once per bucket, or packed: several inputs in each row that the encoder reads (Krell
+et al., 2021). A packed batch keeps its layout, one input per row padded to T, so that heads and Z
+are unaffected; two additional arrays map each token to its position in the P rows of S tokens and
+back, for `encoders.base.encode`. Each of G devices packs its own part of the batch, so no token
+moves between devices.
 """
 
 from __future__ import annotations
@@ -65,12 +65,10 @@ def rounded_rows(rows: int) -> int:
 def packing_arrays(
     where: np.ndarray, *, num_devices: int, num_rows: int, row_tokens: int
 ) -> dict[str, np.ndarray]:
-    """Indices that pack the tokens of a batch into rows and unpack them again, `PADDING` where
-    there is none.
+    """Indices that pack the tokens ``where`` ``[R, T]`` of a batch into rows and unpack them again.
 
-    ``where`` ``[R, T]`` marks real tokens. ``packing`` ``[G, P / G, S]`` int32 indexes the
-    flattened ``[R / G, T]`` tokens of a device, ``unpacking`` ``[R, T]`` int32 its flattened ``[P /
-    G, S]`` positions.
+    ``packing`` ``[G, P / G, S]`` int32 indexes the flattened ``[R / G, T]`` tokens of a device,
+    ``unpacking`` ``[R, T]`` int32 its flattened ``[P / G, S]`` positions; else `PADDING`.
     """
     num_inputs, num_tokens = where.shape
     lengths = where.sum(axis=1).reshape(num_devices, -1)
@@ -101,10 +99,8 @@ if TYPE_CHECKING:
 class Step:
     """The inputs and shapes of a training step.
 
-    Attributes:
-        num_tokens: T, the length to which inputs are padded.
-        items: ``[B, K]`` int, indices of the inputs of each item; `PADDING` for a padded row.
-        packed_rows: P / G, packed rows per device; None if inputs are not packed.
+    T, the length to which inputs are padded; ``[B, K]`` int, the inputs of each item, `PADDING` for
+    a padded row; P / G, packed rows per device, or None if inputs are not packed.
     """
 
     num_tokens: int
@@ -120,24 +116,9 @@ class Plan(Sequence[Step], abc.ABC):
     buckets; their number of rows is rounded up by at most a sixteenth, so that there are few
     different shapes.
 
-    Args:
-        sizes: ``[N, 2]`` int, tokens and solutions of each input.
-        num_items: items in an epoch.
-        config: batch size, buckets, packing.
-        num_steps: length of the plan.
-        seed: seed of shuffling and sampling.
-        num_devices: G, devices that share a batch; each packs its own part of it.
-
-    Attributes:
-        config: as given.
-        num_devices: as given.
-        steps_per_epoch: full batches in an epoch.
-        negatives: k, inputs without a solution at the end of each item: ``config.negatives``, or
-            0 if the data has none.
-
-    Raises:
-        InputError: there is no full batch, an input exceeds the largest bucket, or a batch to
-            pack cannot be divided evenly among the devices.
+    ``sizes`` ``[N, 2]`` int are tokens and solutions of each input, ``num_items`` the items of an
+    epoch, ``num_devices`` G devices that share a batch. ``negatives`` is k, inputs without a
+    solution at the end of each item: ``config.negatives``, or 0 if the data has none.
     """
 
     def __init__(
@@ -233,21 +214,10 @@ class Plan(Sequence[Step], abc.ABC):
 
 
 class TrainingPlan(Plan):
-    """Items of one input with solutions and ``config.negatives`` without.
+    """Items of one input with solutions and ``config.negatives`` without; see `Plan`.
 
     Every epoch visits each positive once and pairs it with negatives sampled without replacement;
     if they run out, all are shuffled and used again.
-
-    Args:
-        sizes: ``[N, 2]`` int, tokens and solutions of each input.
-        config, num_steps, seed, num_devices: see `Plan`.
-
-    Example:
-        >>> sizes = np.array([[9, 1], [30, 2], [12, 1], [8, 1], [10, 0]])
-        >>> plan = TrainingPlan(sizes, BatchConfig(batch_size=2, buckets=(16, 32)), num_steps=3,
-        ...     seed=0)
-        >>> [(step.num_tokens, step.items[:, 1].tolist()) for step in plan]
-        [(32, [4, 4]), (16, [4, 4]), (32, [4, 4])]
     """
 
     def __init__(self, sizes: np.ndarray, config: BatchConfig, **schedule: Any):
@@ -269,13 +239,8 @@ def training_batches(
     index of each row's input, by which a step keeps what it remembers of it. It is `PADDING` for
     padded rows and for sampled negatives, which have no Z and may be in a batch more than once; all
     others are in an epoch at most once. With ``config.accumulate`` above 1, arrays have an
-    additional leading axis, one entry per micro-batch.
-
-    Args:
-        inputs: the model inputs.
-        plan: which inputs go into which step.
-        pad: builds a batch from rows.
-        shard: index of this process and number of processes; each reads its part of the items.
+    additional leading axis, one entry per micro-batch. Process ``shard[0]`` of ``shard[1]`` reads
+    its part of the items.
     """
 
     import grain  # imports jax, which computing a plan does not need
@@ -287,10 +252,9 @@ def training_batches(
 
 
 def example_batches(plan: Plan, *, pad: Pad, shard: tuple[int, int] = (0, 1)) -> list[Batch]:
-    """Returns an all-padding batch for each shape of the first epoch, largest first.
+    """An all-padding batch for each shape of the first epoch, largest first.
 
-    The training step can be compiled for them before any data is read. For the arguments see
-    `training_batches`.
+    The training step can be compiled for them before any data is read.
     """
     epoch = [plan[i] for i in range(min(len(plan), plan.steps_per_epoch))]
     shapes = {(step.packed_rows or 0, step.num_tokens): step for step in epoch}
