@@ -43,12 +43,9 @@ _SPACE_FOR_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "â€˜â€
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of a text.
+    """The words of a text: W forms, in NFKC and lower case, and their places.
 
-    Attributes:
-        text: the text itself.
-        forms: of the W words, in NFKC and lower case.
-        spans: ``[W, 2]`` int32, character start and exclusive end of each word.
+    ``spans`` ``[W, 2]`` int32 are character start and exclusive end of each word.
     """
 
     text: str

@@ -29,9 +29,8 @@ _ATTEMPTS = 5
 def checkpoint_of(name: str) -> str | None:
     """The folder of the checkpoint that a file of a run belongs to.
 
-    Example:
-        >>> checkpoint_of("mml-0/last/20/state/d/1"), checkpoint_of("last/20"), checkpoint_of("a/b")
-        ('mml-0/last/20', None, None)
+    >>> checkpoint_of("mml-0/last/20/state/d/1"), checkpoint_of("last/20"), checkpoint_of("a/b")
+    ('mml-0/last/20', None, None)
     """
     parts = name.split("/")
     for n, part in enumerate(parts[:-2]):

@@ -94,11 +94,6 @@ def masked_max(x: jax.Array, where: jax.Array) -> jax.Array:
     The gradient goes to the first of the highest, remembered by its position. `jnp.max` finds it
     again by ``x == max(x)``, and where a compiler computes ``x`` twice with different rounding none
     is equal and the gradient is lost (https://github.com/jax-ml/jax/issues/40564).
-
-    Example:
-        >>> x = jnp.array([[1.0, 5.0], [3.0, 4.0], [9.0, 9.0]])
-        >>> print(masked_max(x, jnp.array([True, True, False])))
-        [3. 5.]
     """
     return _masked_max_fwd(x, where)[0]
 

@@ -58,8 +58,7 @@ def annotated_queries(
 ) -> dict[str, Query]:
     """The official files' annotated queries by question id; for measuring.
 
-    Raises:
-        InputError: the split holds other questions: none of these, or another one under an id.
+    `InputError`: the split holds none of these questions, or another one under an id.
     """
     examples = read_wikisql(folder, split, skips=ExclusionCounts())
     annotated = {example.id: example for example in examples if example.query is not None}

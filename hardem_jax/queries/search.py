@@ -94,11 +94,7 @@ class QueryExecutor(search.Executor):
 def search_training(
     task: QueryTask, objective: SearchObjective, data: QueryQuestions
 ) -> search.SearchTraining:
-    """Training that looks for the queries of these questions.
-
-    Raises:
-        InputError: log P(z) is not that of a probability.
-    """
+    """Training that looks for queries; `InputError` if log P(z) is not that of a probability."""
     if task.conditions != "sum":
         raise InputError(
             f"conditions: expected sum for {type(objective).__name__}, which needs probabilities, "

@@ -15,13 +15,7 @@ MAX_MENTION = 10
 
 
 def random_batch(sizes: BatchSizes) -> Batch:
-    """A question of an eighth of the row, then words of one token; sets of mentions in every row.
-
-    Example:
-        >>> batch = random_batch(BatchSizes(rows=2, tokens=32, solutions=3))
-        >>> batch["words"].shape, batch["solutions"].shape
-        ((2, 26), (2, 3, 8))
-    """
+    """A question of an eighth of the row, words of one token; sets of mentions in every row."""
     rng = np.random.default_rng(0)
     texts = random_texts(dataclasses.replace(sizes, shortest=1.0), rng)
     rows = sizes.rows

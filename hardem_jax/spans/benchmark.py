@@ -11,13 +11,7 @@ MAX_MENTION = 10
 
 
 def random_batch(sizes: BatchSizes) -> Batch:
-    """Windows as in training: the first half has mentions, the other half none.
-
-    Example:
-        >>> batch = random_batch(BatchSizes(rows=2, tokens=32, solutions=3))
-        >>> batch["solutions"].shape, batch["solutions_where"].any(axis=1).tolist()
-        ((2, 3, 2), [True, False])
-    """
+    """Windows as in training: the first half has mentions, the other half none."""
     rng = np.random.default_rng(0)
     rows = sizes.rows
     texts = random_texts(sizes, rng)

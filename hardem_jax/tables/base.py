@@ -47,13 +47,7 @@ class TableSplit(BuiltSplit):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionsOnTables(Questions):
-    """Questions on tables.
-
-    Attributes:
-        SPLIT: reads a split of a build.
-        tables: by id.
-        rules: Z_tot.
-    """
+    """Questions on tables, which are by id; ``rules`` are Z_tot. `SPLIT` reads a build."""
 
     SPLIT: ClassVar[type[TableSplit]]
 
@@ -100,9 +94,7 @@ class TableModel(EncoderModel):
 class TableTask(Task[D, R, A]):
     """Answers are what solutions of Z_tot (``rules``) execute to.
 
-    Attributes:
-        INFERENCE, RULES: the types of ``inference`` and ``rules``.
-        SIZE_BOUNDS: groups of |Z|, see `hardem_jax.task.base.size_group`.
+    `SIZE_BOUNDS` are groups of |Z|, see `hardem_jax.task.base.size_group`.
     """
 
     INFERENCE: ClassVar[type[Any]]

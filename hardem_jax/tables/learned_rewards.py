@@ -100,11 +100,7 @@ class LearnedReward(nnx.Module):
 
 
 def with_reward(model: Any, num_features: int) -> Any:
-    """A `hardem_jax.task.base.Model` whose module also has a `LearnedReward`.
-
-    Raises:
-        InputError: the model asks for an attention kernel.
-    """
+    """A `Model` whose module also has a `LearnedReward`; `InputError` for an attention kernel."""
     kernel = getattr(getattr(model, "config", None), "attention", "auto")
     if kernel not in ("auto", "xla"):
         raise InputError(

@@ -46,11 +46,7 @@ def question_record(kind: RecordKind, question: Any, table: Table, defect: str =
 
 @dataclasses.dataclass(frozen=True)
 class TableSolver(Solver):
-    """Finds Z of questions on tables.
-
-    Attributes:
-        rules: Z_tot.
-    """
+    """Finds Z of questions on tables; ``rules`` are Z_tot."""
 
     rules: Any
 
@@ -58,8 +54,7 @@ class TableSolver(Solver):
     def solve(self, example: Any) -> tuple[Any, str]:
         """The question with its Z, and why it is left out, if so.
 
-        Raises:
-            InputError: it is beyond what Z can hold.
+        `InputError`: it is beyond what Z can hold.
         """
 
     @staticmethod

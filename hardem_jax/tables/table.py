@@ -74,12 +74,9 @@ class Table:
 
 
 def plain_cell(cell: Any, where: str) -> Cell:
-    """A string, a number, True, False or None as a plain value; ``where`` begins the message.
+    """A text, number, bool or None as a plain value; else `TypeError`, which begins with ``where``.
 
     A whole `Decimal` becomes an integer, any other a float.
-
-    Raises:
-        TypeError: the cell is something else.
     """
     if type(cell) in _CELL_TYPES:
         return cell

@@ -94,14 +94,11 @@ def cudnn(
     *,
     window: int | None = None,
 ) -> jax.Array:
-    """By cuDNN's fused kernel, on NVIDIA GPUs, in 16 bits.
+    """By cuDNN's fused kernel, on NVIDIA GPUs, in 16 bits; errors are those of `cudnn_fault`.
 
     Without segments and window the kernel gets the number of real tokens of each row, which must
     come first in it, and skips the padding; the output is 0 there. With either it is given a mask
     [B, 1, T, T]: its own windows look back only.
-
-    Raises:
-        RuntimeError, NotImplementedError, ValueError: see `cudnn_fault`.
     """
     length = q.shape[1]
     if length % 2:  # the kernel's gradient takes even lengths only
