@@ -46,7 +46,12 @@ def exist(solutions: Array) -> Array:
 
 
 def distinct(solutions: Array, where: Array) -> Array:
-    """The first of equal candidates in ``where``, ``[B, N]`` bool; False at padding."""
+    """The first of equal candidates in ``where``, ``[B, N]`` bool; False at padding.
+
+    >>> solutions = jnp.array([[[3, 1], [3, 2], [3, 1], [-1, -1]]])
+    >>> print(distinct(solutions, jnp.ones((1, 4), bool)))
+    [[ True  True False False]]
+    """
     where = where & exist(solutions)
     equal = _equal(solutions, solutions) & where[:, None, :]
     return sampled.distinct(jnp.argmax(equal, axis=-1), where=where)

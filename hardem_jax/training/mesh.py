@@ -100,11 +100,6 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
     Arrays with at least `MIN_SPLIT_SIZE` elements are sharded along their largest axis that is a
     multiple of `fsdp` (the last such axis on ties); others are replicated. Only shapes matter,
     so AdamW moments and averages are sharded like their parameters.
-
-    >>> mesh = jax.sharding.AbstractMesh((2, 4), ("data", "fsdp"))
-    >>> shapes = {"kernel": np.zeros((768, 3072)), "bias": np.zeros(3072)}
-    >>> {name: tuple(s.spec) for name, s in state_shardings(shapes, mesh).items()}
-    {'bias': (), 'kernel': (None, 'fsdp')}
     """
     size = mesh.shape[FSDP_AXIS]
 

@@ -9,6 +9,7 @@ from hardem_jax.training.mesh import (
     data_mesh,
     place_batch,
     place_global_batch,
+    round_up_to_devices,
 )
 
 
@@ -34,6 +35,7 @@ def test_rows_are_split_in_order_and_scalars_are_copied(count):
 
 def test_default_mesh_has_all_devices():
     assert data_mesh().size == len(jax.devices()) == 8
+    assert [round_up_to_devices(rows, data_mesh()) for rows in (1, 8, 9)] == [8, 8, 16]
 
 
 def test_rows_that_do_not_divide_are_named():
