@@ -78,10 +78,18 @@ def read_runs(source: Path) -> list[FinishedRun]:
     if source.is_dir():
         folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
         runs = [_of_folder(x) for x in folders if (x / "by_question.json").is_file()]
+        if not runs and (begun := [x.name for x in folders if (x / "config.json").is_file()]):
+            raise InputError(
+                f"{source}: expected runs of compare that have ended, found runs without scores of "
+                f"single questions ({', '.join(begun[:3])}{', ...' * (len(begun) > 3)}): compare "
+                "with the same flags ends those that it began; runs of train alone are not "
+                "tabulated, evaluate scores one"
+            )
     else:
         runs = [_of_line(line, f"{source}:{number}") for number, line in iter_lines(source)]
     if not runs:
-        raise InputError(f"{source}: expected runs that have ended, found none")
+        expected = "a folder that compare wrote, or a file from --save"
+        raise InputError(f"{source}: expected runs that have ended ({expected}), found none")
     return runs
 
 
@@ -120,8 +128,9 @@ def table(
 ) -> str:
     """A Markdown table: rows of `rows`, and of each metric the mean with its interval of 95 %.
 
-    Rows that lack scores of questions have the standard deviation over seeds instead. Differences
-    from the row ``against`` are over the seeds that both have.
+    Its first head says how many questions were scored, if that is the same for all runs. Rows that
+    lack scores of questions have the standard deviation over seeds instead. Differences from the
+    row ``against`` are over the seeds that both have.
     """
     if against is not None and against not in found:
         raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")
@@ -131,7 +140,8 @@ def table(
     known = list(dict.fromkeys(name for run in every for name in (*run.by_question, *run.scores)))
     if unknown := next((metric for metric in metrics if metric not in known), None):
         raise InputError(f"metrics: expected one of {', '.join(known)}, found {unknown!r}")
-    header = ["", "seeds"]
+    counts = {len(scores) for run in every for scores in run.by_question.values()}
+    header = [f"{counts.pop()} questions" if len(counts) == 1 else "", "seeds"]
     for metric in metrics:
         header.append(metric)
         if against is not None and metric in of_questions:

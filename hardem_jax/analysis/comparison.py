@@ -63,6 +63,17 @@ def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, s
     }
 
 
+def by_group(
+    by_question: ByQuestion, places: Mapping[str, Sequence[int]]
+) -> dict[str, list[dict[str, list[float]]]]:
+    """The scores of groups of questions: "em |Z|=3-4" are those of "em" at its ``places``."""
+    of = {name: name.partition(" |Z|=")[0] for name in places}
+    return {
+        objective: [{n: [run[of[n]][i] for i in own] for n, own in places.items()} for run in runs]
+        for objective, runs in by_question.items()
+    }
+
+
 def intervals(by_question: ByQuestion) -> dict[str, dict[str, Interval]]:
     """Objective -> metric -> its mean with the interval of 95 %."""
     return {
@@ -108,11 +119,21 @@ def sentences(
     return [heading, *(sentence(*pair, found) for pair, found in pairs.items())]
 
 
-def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_seeds: int) -> Table:
-    """Objectives as columns, metrics in percent as rows, from `summarize` and `intervals`."""
+def table(
+    summary: Summary,
+    found: Mapping[str, Mapping[str, Interval]],
+    num_seeds: int,
+    *,
+    title: str = "After the last step (%)",
+    of: Mapping[str, str] | None = None,
+) -> Table:
+    """Objectives as columns, metrics in percent as rows, from `summarize` and `intervals`.
+
+    Those of all questions come first; ``of`` says of what others are shares, in a last column.
+    """
     over = "seeds and questions" if num_seeds > 1 else "questions only, for there is one seed"
     result = Table(
-        title="After the last step (%)",
+        title=title,
         caption=f"Mean with its interval of 95 % over {over}; or, for scores that are not those of "
         f"single questions, {'with the standard deviation over' if num_seeds > 1 else 'of'} "
         f"{'seeds' if num_seeds > 1 else 'this seed'}.",
@@ -120,15 +141,19 @@ def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_see
     result.add_column("metric")
     for name in summary:
         result.add_column(name, justify="right")
+    if of:
+        result.add_column("of", justify="right")
     # Some scores only some objectives have, such as a share of answers that are all wrong.
-    for metric in dict.fromkeys(metric for scores in summary.values() for metric in scores):
+    names = (name for part in (found, summary) for scores in part.values() for name in scores)
+    for metric in dict.fromkeys(names):
         if metric != "step":
             cells = [
                 _cell(metric, summary[name].get(metric), found[name].get(metric))
                 for name in summary
             ]
             # One seed has no deviation, and 0.0 would look like one.
-            result.add_row(metric, *(c if num_seeds > 1 else c.partition(" ±")[0] for c in cells))
+            texts = (c if num_seeds > 1 else c.partition(" ±")[0] for c in cells)
+            result.add_row(metric, *texts, *([of.get(metric, "")] if of else []))
     return result
 
 

@@ -55,12 +55,14 @@ def learning_curves(
         unused.set_visible(False)
     styles = _styles(histories)
     for panel, (metric, label) in zip(panels, metrics.items(), strict=False):
-        for name, runs in histories.items():
+        for index, (name, runs) in enumerate(histories.items()):
             curves = [{r["step"]: r[metric] for r in run if metric in r} for run in runs]
             steps = [step for step in curves[0] if all(step in curve for curve in curves)]
             values = np.array([[curve[step] for step in steps] for curve in curves])
             colour, variant = styles[name]
-            look = {"color": colour, "label": name, "marker": "o", "ms": 3}
+            # Rings around each other, so that curves of equal scores stay visible.
+            look = {"color": colour, "label": name, "marker": "o", "mfc": "none"}
+            look["ms"] = 3 + 2 * (len(histories) - 1 - index)
             panel.plot(steps, values.mean(axis=0), LINES[variant % len(LINES)], **look)
             band = values.min(axis=0), values.max(axis=0)
             panel.fill_between(steps, *band, color=colour, alpha=0.15, lw=0)
@@ -74,12 +76,14 @@ def scores_by_group(
     scores: Mapping[str, Sequence[Mapping[str, float]]],
     *,
     groups: Mapping[str, str],
+    bounds: Mapping[str, Mapping[str, Interval]],
     labels: tuple[str, str],
     file: Path,
 ) -> None:
     """Plots bars per objective and group, e.g. accuracy by |Z| (Min et al., 2019, figure 2).
 
-    Bars show the mean over runs, error bars the range. ``groups``: metric -> group, in order.
+    Bars show the mean over runs; error bars the interval, by objective and metric in ``bounds``,
+    or where none is known the range of the runs. ``groups``: metric -> group, in order.
     """
     width = 0.8 / len(scores)
     figure, panel = plt.subplots(
@@ -89,12 +93,16 @@ def scores_by_group(
     for index, (name, runs) in enumerate(scores.items()):
         colour, variant = styles[name]
         values = np.array([[run.get(group, np.nan) for group in groups] for run in runs])
-        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+        mean, own = values.mean(axis=0), bounds.get(name, {})
+        ranges = zip(groups, values.min(axis=0), values.max(axis=0), strict=True)
+        low, high = np.transpose([own[x][1:] if x in own else ends for x, *ends in ranges])
+        # An interval without a width may miss the mean by a rounding error.
+        errors = np.maximum([mean - low, high - mean], 0)
         panel.bar(
             np.arange(len(groups)) + (index - (len(scores) - 1) / 2) * width,
             mean,
             width,
-            yerr=[mean - low, high - mean] if len(runs) > 1 else None,
+            yerr=errors if own or len(runs) > 1 else None,
             color=colour,
             alpha=1 / (1 + 0.6 * variant),
             error_kw={"lw": 0.8, "ecolor": "#333333"},

@@ -15,13 +15,15 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from rich.console import Console
 
 from hardem_jax.analysis.comparison import (
+    Summary,
+    by_group,
     differences,
     intervals,
     recorded,
@@ -227,9 +229,16 @@ class CompareCommand(Setting):
         content["intervals"] = bounds = intervals(by_question)
         pairs = differences(by_question)
         write_json(self.out / "comparison.json", content | {"differences": recorded(pairs)})
-        Console(width=60 + 24 * len(runs)).print(table(summary, bounds, len(self.seeds)))
+        places, num_seeds = self._places(summary, pairs), len(self.seeds)
+        of = {score: f"{len(own)} questions" for score, own in places.items()}
+        of |= task_type(self.TRAIN.TASK).SHARES
+        split = getattr(self, "dev_split", self.dev.absolute().name)
+        count = len(next(iter(by_question.values()))[0][next(iter(pairs))])
+        title = f"{split}, after the last step: % of {count} questions, or of what is named"
+        width = None if Console().is_terminal else 84 + 24 * len(runs)
+        Console(width=width).print(table(summary, bounds, num_seeds, title=title, of=of))
         metric = self.loop.monitor if self.loop.monitor in pairs else next(iter(pairs))
-        for line in sentences(metric, pairs[metric], len(self.seeds)):
+        for line in sentences(metric, pairs[metric], num_seeds):
             print(line)
         from hardem_jax.analysis.plots import learning_curves, scores_by_group  # slow to import
 
@@ -238,11 +247,14 @@ class CompareCommand(Setting):
             metrics=self.CURVES,
             file=self.out / "learning_curves.png",
         )
+        known = intervals(by_group(by_question, places))
         for metric, groups in set_sizes(summary).items():
             split, _, measure = metric.rpartition(": ")
+            counts = {name: f"\nn = {len(places[name])}" for name in groups if name in places}
             scores_by_group(
                 runs,
-                groups=groups,
+                groups={name: f"{group}{counts.get(name, '')}" for name, group in groups.items()},
+                bounds=known,
                 labels=("|Z|", self.CURVES.get(measure, f"{measure} (%)")),
                 file=self.out / f"by_set_size{'-' if split else ''}{split}.png",
             )
@@ -253,6 +265,15 @@ class CompareCommand(Setting):
             draw_watched(first, self.watched, self.out)
         if self.shown:
             write_text(self.out / "predictions.md", self._predictions(list(runs)))
+
+    def _places(self, summary: Summary, metrics: Collection[str]) -> dict[str, list[int]]:
+        """Of each score by |Z| of the dev questions, its questions' places in by_question.json."""
+        from hardem_jax.task.base import places_by_size
+
+        names = dict.fromkeys(name for scores in summary.values() for name in scores)
+        names = [name for name in names if name.partition(" |Z|=")[0] in metrics]
+        sizes = self.any_run.open_dev(self.dev_questions).scored_sizes()
+        return {name: own for name, own in places_by_size(names, sizes).items() if own}
 
     def _folder(self, name: str, seed: int) -> Path:
         words = name.lower().replace(" -", " minus ")  # of a negative number

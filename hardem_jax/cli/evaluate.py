@@ -159,17 +159,17 @@ class EvaluateCommand(OnDevices, abc.ABC):
         self, task: Task, name: str, data: Questions, scores: Mapping[str, float]
     ) -> dict[str, Any]:
         """Prints scores and what the split left out; returns the counts of its questions."""
-        from hardem_jax.task.base import count_by_size
+        from hardem_jax.task.base import places_by_size
 
         ids = data.scored_ids()
         lost = [data.left_out[id] for id in ids[data.count :]]
         if data.scored:
-            sizes = count_by_size(scores, data.set_sizes() or ())
-            of = {score: f"{count} questions" for score, count in sizes.items()}
+            places = places_by_size(scores, data.scored_sizes())
+            of = {score: f"{len(own)} questions" for score, own in places.items()}
             of |= task.SHARES
             every = {score: value for score, value in scores.items() if score not in of}
             some = {score: value for score, value in scores.items() if score in of}
-            _print_table(f"{name}: {len(ids)} questions", every, {})
+            _print_table(f"{name}: % of {len(ids)} questions", every, {})
             if some:
                 _print_table(f"{name}: % of what the last column names", some, of)
         else:

@@ -70,6 +70,13 @@ class Questions:
         """|Z| of each question; None if it is not known."""
         return None
 
+    def scored_sizes(self) -> list[int | None]:
+        """|Z| of the question of each score of `Task.by_question`; None where scores by |Z| leave
+        it out: it was not read, or is repeated."""
+        sizes = self.set_sizes() or [None] * len(self.questions)
+        found = {q.id: size for q, size in zip(self.questions, sizes, strict=True)}
+        return [found.pop(id, None) for id in self.scored_ids()]
+
     def first(self, count: int | None) -> Self:
         """The first ``count`` questions, none of them left out; all, unchanged, if None."""
         if count is None:
@@ -482,21 +489,22 @@ def names_by_size(measure: str, bounds: Sequence[int]) -> list[str]:
     return [f"{measure} |Z|={size_group(size, bounds)}" for size in (*bounds, max(bounds) + 1)]
 
 
-def count_by_size(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
-    """How many questions the scores by |Z| are means over.
+def places_by_size(names: Iterable[str], sizes: Sequence[int | None]) -> dict[str, list[int]]:
+    """Of which questions the scores by |Z| are means: their places among the sizes.
 
     Example:
-        >>> count_by_size(["em", "em |Z|=0-1", "em |Z|=2+"], [0, 1, 1, 7])
-        {'em |Z|=0-1': 3, 'em |Z|=2+': 1}
+        >>> places_by_size(["em", "em |Z|=0-1", "em |Z|=2+"], [0, 1, None, 7])
+        {'em |Z|=0-1': [0, 1], 'em |Z|=2+': [3]}
     """
-    counts = {}
+    found = {}
     for name in names:
         _, by_size, group = name.partition(" |Z|=")
         if by_size:
             low, _, high = group.removesuffix("+").partition("-")
             last = math.inf if group.endswith("+") else int(high or low)
-            counts[name] = sum(int(low) <= size <= last for size in sizes)
-    return counts
+            places = enumerate(sizes)
+            found[name] = [n for n, x in places if x is not None and int(low) <= x <= last]
+    return found
 
 
 def of_all_questions(outcomes: Mapping[str, Sequence[Any]], left_out: int) -> dict[str, np.ndarray]:
@@ -514,12 +522,12 @@ def percentages(
     measure: str,
     bounds: Sequence[int],
 ) -> dict[str, float]:
-    """Means in percent: scores by name, then those of ``measure`` by |Z|, in ascending order.
+    """Means in percent: official scores, those of ``measure`` by |Z| in ascending order, others.
 
     Outcomes in ``groups`` are from 0 to 1, scores in ``by_question`` in percent already.
     """
     means = {name: 100 * float(np.mean(outcomes)) for name, outcomes in groups.items() if outcomes}
     means |= {name: float(np.mean(scores)) for name, scores in by_question.items()}
-    by_size = names_by_size(measure, bounds)
-    order = [*sorted(name for name in means if name not in by_size), *by_size]
-    return {name: means[name] for name in order if name in means}
+    known = [*by_question, *names_by_size(measure, bounds)]
+    others = sorted(means.keys() - {*known}, key=str.lower)
+    return {name: means[name] for name in (*known, *others) if name in means}

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from hardem_jax.analysis.comparison import (
+    by_group,
     differences,
     intervals,
     recorded,
@@ -98,6 +99,24 @@ def test_the_table_has_intervals_where_there_are_scores_of_questions():
     assert f"{summary['Hard EM']['em'][0]:.1f}" == f"{mean:.1f}"
     assert rows[2][-2].strip() == "50.0 ± 0.0"
     assert "over seeds and questions" in " ".join(shown(table(summary, found, 3)).split())
+
+
+def test_scores_of_all_questions_come_first_and_others_say_what_they_are_of():
+    runs = {"MML": [{"P<0.0001": 3.0, "em |Z|=2": 7.0, "f1": 50.0, "em": 50.0}]}
+    found, of = intervals({"MML": BY_QUESTION["MML"][:1]}), {"em |Z|=2": "9 questions"}
+    drawn = table(summarize(runs), found, 1, title="dev: % of 200 questions", of=of)
+    lines = shown(drawn).splitlines()
+    rows = [[cell.strip() for cell in line.split("│")] for line in lines if "│" in line]
+    assert [row[1] for row in rows] == ["em", "f1", "P<0.0001", "em |Z|=2"]
+    assert [row[-2] for row in rows] == ["", "", "", "9 questions"]
+    assert "dev: % of 200 questions" in lines[0]
+
+
+def test_scores_of_groups_are_those_of_their_questions():
+    found = by_group(BY_QUESTION, {"em |Z|=2": [0, 3], "f1 |Z|=5+": [7]})
+    for name, scores in SCORES.items():
+        assert [run["em |Z|=2"] for run in found[name]] == scores["em"][:, [0, 3]].tolist()
+        assert [run["f1 |Z|=5+"] for run in found[name]] == scores["f1"][:, [7]].tolist()
 
 
 def test_of_a_single_seed_the_table_says_what_intervals_are_over():

@@ -57,6 +57,15 @@ def test_curves_end_where_the_first_seed_has_ended(tmp_path, calls_of):
     assert (list(steps), list(values)) == ([2], [5.0])
 
 
+def test_curves_of_equal_scores_stay_visible(tmp_path, calls_of):
+    calls = calls_of("plot")
+    run = [{"step": step, "em": 50.0} for step in (1, 2)]
+    histories = {name: [run] for name in ("First-only", "MML", "Hard EM")}
+    learning_curves(histories, metrics={"em": "em"}, file=tmp_path / "curves.png")
+    rings = [(more["ms"], more["mfc"]) for _, _, more in calls]
+    assert rings == [(7, "none"), (5, "none"), (3, "none")]
+
+
 def test_bars_stand_for_the_mean_of_the_runs(tmp_path, calls_of):
     calls = calls_of("bar")
     groups = {"em |Z|=1": "1", "em |Z|=2": "2"}
@@ -65,12 +74,15 @@ def test_bars_stand_for_the_mean_of_the_runs(tmp_path, calls_of):
         "Hard EM, tau 5": [{"em |Z|=1": 1.0, "em |Z|=2": 2.0}],
         "Hard EM, tau 9": [{"em |Z|=1": 3.0, "em |Z|=2": 4.0}],
     }
-    scores_by_group(scores, groups=groups, labels=("|Z|", "em"), file=tmp_path / "bars.png")
+    bounds = {"Hard EM, tau 5": {"em |Z|=1": Interval(1.0, 0.5, 4.0)}}
+    more = {"bounds": bounds, "labels": ("|Z|", "em"), "file": tmp_path / "bars.png"}
+    scores_by_group(scores, groups=groups, **more)
     drawn = [(list(x), list(height), more) for _, (x, height, _), more in calls]
     heights = [height for _, height, _ in drawn]
     assert heights == [[15.0, 30.5], [1.0, 2.0], [3.0, 4.0]]
     np.testing.assert_allclose(drawn[0][2]["yerr"], [[5.0, 0.5], [5.0, 0.5]])
-    assert drawn[1][2]["yerr"] is None
+    np.testing.assert_allclose(drawn[1][2]["yerr"], [[0.5, 0.0], [3.0, 0.0]])
+    assert drawn[2][2]["yerr"] is None
     colours = [more["color"] for _, _, more in drawn]
     assert colours == [COLOURS["MML"], COLOURS["Hard EM"], COLOURS["Hard EM"]]
     shades = [more["alpha"] for _, _, more in drawn]

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from experiments import triviaqa
+from hardem_jax.analysis import plots
 from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand, _Run
 from hardem_jax.locks import LOCK_FILE
@@ -56,8 +57,15 @@ def flags(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
+def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monkeypatch):
     out, arguments = flags
+    bars, draw = {}, plots.scores_by_group
+
+    def noted(scores, *, groups, bounds, **more):
+        bars.update({label: bounds["MML"].get(name) for name, label in groups.items()})
+        draw(scores, groups=groups, bounds=bounds, **more)
+
+    monkeypatch.setattr(plots, "scores_by_group", noted)
     run_command(triviaqa.COMMANDS, prog="test", argv=arguments)
     printed = capsys.readouterr().out
     content = json.loads((out / "comparison.json").read_text())
@@ -74,6 +82,13 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     said = [line for line in printed.splitlines() if ", p = " in line]
     assert [line.partition(":")[0].split(" - ") for line in said] == pairs
     assert "questions only" in " ".join(printed.split())
+    assert "data, after the last step: % of 24 questions" in printed
+    table = [[cell.strip() for cell in line.split("│")] for line in printed.splitlines()]
+    of = {row[1]: row[-2] for row in table if len(row) == 8}
+    assert [*of][:2] == ["em", "f1"] and of["selector"] == "windows"
+    assert of["em |Z|=3-4"] == "24 questions"
+    # All of them are in one group, so its interval is theirs.
+    assert bars["3-4\nn = 24"] == tuple(content["intervals"]["MML"]["em"])
     assert (out / "learning_curves.png").stat().st_size > 10_000
     assert (out / "by_set_size.png").stat().st_size > 10_000
     header, _, *rows = (out / "predictions.md").read_text().splitlines()

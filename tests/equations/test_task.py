@@ -237,14 +237,14 @@ def test_evaluation_of_a_distribution_made_by_hand():
     assert answers == ["3", "3", "40", "3"]
     p = np.array([probability(tags[i], z) for i in range(3) for z in (first, second)])
     expected = {
-        "P<0.0001": np.mean(p < 1e-4),
-        "P<0.001": np.mean(p < 1e-3),
         "em": np.mean([1, 1, 1, 0]),
         "f1": np.mean([1, 1, 1, 0.67]),
-        "top in Z": np.mean([1, 1, 0]),
-        "true z": np.mean([1, 0]),
         "em |Z|=0": 0,
         "em |Z|=2": 1,
+        "P<0.0001": np.mean(p < 1e-4),
+        "P<0.001": np.mean(p < 1e-3),
+        "top in Z": np.mean([1, 1, 0]),
+        "true z": np.mean([1, 0]),
     }
     assert 0 < expected["P<0.0001"] < expected["P<0.001"] < 1
     assert list(scores) == list(expected)

@@ -81,6 +81,7 @@ def test_differences_are_over_the_seeds_that_both_have():
     assert cells[1:4] == ["Hard EM", "1 2 3", f"{mean:.1f} [{low:.1f}, {high:.1f}]"]
     bounds = f"[{expected.low:.1f}, {expected.high:.1f}]"
     assert cells[4:7] == [f"{expected.mean:+.1f} {bounds}", f"{expected.p:.2g}", "9.0 ± 1.0"]
+    assert lines[0].startswith("| 50 questions | seeds | em |")
     assert lines[2].split("|")[4:6] == [" ", " "]
 
 
@@ -135,8 +136,14 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
         table(rows([finished()]), ["rouge"])
     with pytest.raises(InputError, match="against: expected one of MML, found 'mml'"):
         table(rows([finished()]), against="mml")
-    with pytest.raises(InputError, match="runs that have ended, found none"):
+    with pytest.raises(InputError, match="that compare wrote, or a file from --save.*found none"):
         read_runs(tmp_path)
+    for name in ("a", "b"):  # of train
+        (tmp_path / "begun" / name).mkdir(parents=True)
+        (tmp_path / "begun" / name / "config.json").write_text("{}")
+    for folder, named in ((tmp_path / "begun", "a, b"), (tmp_path / "begun" / "a", "a")):
+        with pytest.raises(InputError, match=rf"found runs without .*\({named}\): compare with"):
+            read_runs(folder)
     write_folder(tmp_path / "damaged", finished())
     (tmp_path / "damaged" / "final.json").write_text("[]")
     with pytest.raises(InputError, match="damaged: expected a run of compare, found TypeError"):
