@@ -15,6 +15,8 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
+from hardem_jax.errors import InputError
+
 #: Name of a task, as runs record it -> its package.
 TASKS = {
     "spans": "hardem_jax.spans",
@@ -28,6 +30,16 @@ TASKS = {
 def tasks() -> dict[str, str]:
     """All tasks with their packages: those of `TASKS` and of other packages that are installed."""
     return {**_installed(), **TASKS}
+
+
+def check_task(task: Any, where: object) -> str:
+    """The name of a task; raises InputError, which says what to do, if there is none of it."""
+    if task not in tasks():
+        raise InputError(
+            f"{where}: expected a task that is there ({', '.join(tasks())}), found {task!r}; "
+            "install its package, or name it in hardem_jax.registry.TASKS"
+        )
+    return task
 
 
 def task_module(task: str, name: str) -> ModuleType:

@@ -195,6 +195,7 @@ function draw() {
   if (runs.length) nodes.push(make("div", { class: "runs" }, ...runs.map(verdict)));
   if (now && moments().length > 1) nodes.push(stepper());
   if (about.runs.length) shade(now);
+  frame(now || { z: -1 });
   tabulate(runs, now);
   nodes.push(current.node, legend(runs));
   const scrolled = box.scrollTop;
@@ -277,6 +278,15 @@ function prepare(index) {
   else node.append(make("p", { class: "label" }, "Solutions"), make("p", { class: "note" }, empty));
 }
 
+// Where the prediction is read: a part that z is shaded by, or one that predictions outside of Z name.
+function frame(one) {
+  for (const part of current.node.querySelectorAll("[data-p],[data-said]")) {
+    const inZ = one.z >= 0 && part.dataset.p && places(part, "p").includes(one.z);
+    const outside = one.at !== undefined && (part.dataset.said || "").split(" ").includes(String(one.at));
+    part.classList.toggle("said", inZ || outside);
+  }
+}
+
 function shade(one) {
   for (const part of current.node.querySelectorAll("[data-p]")) {
     const own = places(part, "p"), few = own.slice(0, 4).map((z) => `z${current.z[z]}`).join(", ") + (own.length > 4 ? ", …" : "");
@@ -313,9 +323,12 @@ function legend(runs) {
   const texts = [], left = current.all - current.z.length, cut = all[state.open][3] - current.all;
   if (runs.some(nearest)) texts.push(`Shade: ${state.share ? "share of the sum over Z" : "probability"}. Frame: the model's prediction.`);
   else texts.push("No model was asked: shades say how many solutions share a part.");
+  const name = runs.length > 1 ? ` (${about.runs[runs[0]].name})` : "";
+  const framed = current.node.querySelector(".said") ? [make("span", { class: "said" }, "Dashed"), `: where it is read${name}. `] : [];
   if (left > 0) texts.push(`${left.toLocaleString("en")} less likely or later solutions are not in this file (--solutions).`);
   if (cut > 0) texts.push(`${cut.toLocaleString("en")} others of Z are not in the data, which hold the first ${current.all.toLocaleString("en")}.`);
-  return make("p", { class: "note" }, current.z.length ? texts.join(" ") : "");
+  const [first, ...rest] = current.z.length ? texts : [""];
+  return make("p", { class: "note" }, `${first} `, ...framed, rest.join(" "));
 }
 
 function pick(numbers) {

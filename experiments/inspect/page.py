@@ -22,7 +22,7 @@ import jinja2
 from experiments.inspect.sources import RunViews, Said, Source
 from hardem_jax.show import html
 from hardem_jax.show.html import visible
-from hardem_jax.show.record import Record, View
+from hardem_jax.show.record import Record, View, with_predictions
 
 
 def record(
@@ -116,7 +116,10 @@ def _question(
         places.update({id(view): _places(view, lines) for view in views})
         return _chosen(places, views, len(lines), most)
 
-    drawn = source.record(index, choose)
+    # Of predictions in Z, what is marked already.
+    outside = [tuple(view.spans) for view in views if view.predicted < 0 and view.spans]
+    predictions = list(dict.fromkeys(outside))
+    drawn = with_predictions(source.record(index, choose), predictions)
     chosen = [entry.number for entry in drawn.solutions]
     if view := next((view for view in views if view.true >= 0), None):
         number = {at: z for z, at in places[id(view)].items()}.get(view.true)
@@ -127,7 +130,10 @@ def _question(
         "all": len(all_lines),
         "sets": [f"{sum(1 << place for place in places):x}" for places in sets],
         "runs": [
-            {str(step): _said(one, places[id(one.view)], chosen) for step, one in steps.items()}
+            {
+                str(step): _said(one, places[id(one.view)], chosen, predictions)
+                for step, one in steps.items()
+            }
             for steps in said
         ],
     }
@@ -160,7 +166,12 @@ def _chosen(
     return sorted(sorted(range(count), key=lambda z: -best[z])[:most])
 
 
-def _said(said: Said, places: dict[int, int], chosen: Sequence[int]) -> dict[str, Any]:
+def _said(
+    said: Said,
+    places: dict[int, int],
+    chosen: Sequence[int],
+    predictions: Sequence[tuple[Any, ...]],
+) -> dict[str, Any]:
     view = said.view
     probabilities = [_short(view.probabilities[places[z]]) if z in places else None for z in chosen]
     numbers = [number for number, z in enumerate(chosen) if places.get(z, -2) == view.predicted]
@@ -171,6 +182,8 @@ def _said(said: Said, places: dict[int, int], chosen: Sequence[int]) -> dict[str
         "chance": _short(view.probability),
         "z": numbers[0] if numbers and view.predicted >= 0 else -1,
     }
+    if view.predicted < 0 and view.spans:
+        found["at"] = predictions.index(tuple(view.spans))
     if said.correct is not None:
         found |= {"answer": visible(said.answer or ""), "correct": int(said.correct)}
     return found

@@ -18,7 +18,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import prepare_split
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
-from hardem_jax.registry import task_module, task_type, tasks
+from hardem_jax.registry import check_task, task_module, task_type, tasks
 from hardem_jax.settings import from_json
 from hardem_jax.show.record import Choose, Record, View, everything
 from hardem_jax.task.run_config import RunConfig, check_run
@@ -74,10 +74,11 @@ def run_folders(source: Path) -> list[Path]:
     if os.path.isfile(source / "config.json"):
         return [source]
     if not os.path.isfile(source / "comparison.json"):
-        if runs := sorted(file.parent.name for file in source.glob("*/metrics.jsonl")):
+        files = (source.glob(f"*/{name}") for name in ("comparison.json", "metrics.jsonl"))
+        if runs := [file.parent for found in files for file in sorted(found)]:
             raise InputError(
                 f"{source}: expected one run or a comparison, found a folder of runs; "
-                f"name one of them, such as {source / runs[0]}"
+                f"name one of them, such as {runs[0]}"
             )
         folder = source.absolute()
         if folder.name in ("best", "last") and os.path.isfile(folder.parent / "config.json"):
@@ -263,9 +264,10 @@ def _setting(run_dir: Path) -> tuple[str, TrainCommand]:
     check_run(run_dir)
     file = run_dir / "config.json"
     content = read_json_object(file)
-    task, flags = content.get("task"), content.get("flags")
-    if task not in tasks() or not isinstance(flags, dict) or flags.get("type") != "Train":
+    flags = content.get("flags")
+    if not isinstance(flags, dict) or flags.get("type") != "Train":
         raise InputError(f"{file}: expected a run that train wrote, found another")
+    task = check_task(content.get("task"), file)
     return task, from_json(task_module(task, "commands").Train, flags, str(file))
 
 
@@ -283,6 +285,7 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
 
     build, split = open_build(folder), split or "dev"
     if build.kind != "documents":
+        check_task(build.kind, build.folder)
         return build.kind, task_type(build.kind).QUESTIONS.open(build.folder, split)
     return build.kind, Questions(  # which lack windows
         questions=build.examples(split),

@@ -61,8 +61,8 @@ def learning_curves(
             values = np.array([[curve[step] for step in steps] for curve in curves])
             colour, variant = styles[name]
             # Rings around each other, so that curves of equal scores stay visible.
-            look = {"color": colour, "label": name, "marker": "o", "mfc": "none"}
-            look["ms"] = 3 + 2 * (len(histories) - 1 - index)
+            size = 3 + 2 * (len(histories) - 1 - index)
+            look = {"color": colour, "label": name, "marker": "o", "mfc": "none", "ms": size}
             panel.plot(steps, values.mean(axis=0), LINES[variant % len(LINES)], **look)
             band = values.min(axis=0), values.max(axis=0)
             panel.fill_between(steps, *band, color=colour, alpha=0.15, lw=0)

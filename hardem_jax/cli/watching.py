@@ -44,7 +44,9 @@ def observer(
         if is_primary():
             seen = views(run.task, data, inputs, readings)
             (run_dir / "watched").mkdir(exist_ok=True)
-            text = json.dumps([dataclasses.asdict(view) for view in seen], ensure_ascii=False)
+            records = [dataclasses.asdict(view) for view in seen]
+            records = [{k: v for k, v in record.items() if k != "spans"} for record in records]
+            text = json.dumps(records, ensure_ascii=False)
             write_text(run_dir / "watched" / f"{step}.json", text + "\n")
 
     return observe

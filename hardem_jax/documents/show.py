@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hardem_jax.show.record import Choose, Entry, Record, Text, everything, in_context, uses
+from hardem_jax.words import triviaqa_form
 
 if TYPE_CHECKING:
     from hardem_jax.documents.examples import ReadingExample
@@ -23,7 +24,7 @@ def _text(label: str, place: Place, text: str, solutions: Sequence[Sequence[Plac
         [(a - begin, b - begin) for n, a, b in spans if n == document and begin <= a and b <= end]
         for spans in solutions
     ]
-    return Text(label, text, uses(inside))
+    return Text(label, text, uses(inside), place=(document, begin))
 
 
 def window_texts(windows: Sequence[Window], solutions: Sequence[Sequence[Place]]) -> list[Text]:
@@ -54,6 +55,18 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
     return pieces
 
 
+def golds_as_written(golds: Sequence[str], mentions: Collection[str]) -> str:
+    """The golds for people: TriviaQA's, which are normalised, as a mention spells them.
+
+    Example:
+        >>> golds_as_written(["new york", "big apple"], ["New York", "York"])
+        'New York; big apple'
+    """
+    written = {triviaqa_form(text): text for text in reversed([*mentions])}
+    texts = (x if x in mentions else written.get(x, x) for x in golds)
+    return "; ".join(dict.fromkeys(texts))
+
+
 def read_windows(
     data: Any, inputs: Sequence[Window], readings: Iterable[tuple[int, Any]]
 ) -> Iterator[tuple[Any, list[tuple[Window, Any]]]]:
@@ -75,6 +88,7 @@ def document_record(example: ReadingExample, choose: Choose = everything) -> Rec
     lines = [in_context(documents[n].text, start, end) for n, start, end in mentions]
     chosen = choose(lines)
     spans = [mentions[number] for number in chosen]
+    texts_of_z = [documents[n].text[start:end] for n, start, end in mentions]
     several = len(documents) > 1
     texts = []
     for n, document in enumerate(documents):
@@ -86,11 +100,11 @@ def document_record(example: ReadingExample, choose: Choose = everything) -> Rec
             texts.append(_text(label + part, (n, begin, end), text, [[span] for span in spans]))
     return Record(
         title=example.question,
-        answer="; ".join(dict.fromkeys(example.golds)),
+        answer=golds_as_written(example.golds, texts_of_z),
         solutions=[
             Entry(
                 number,
-                documents[n].text[start:end],
+                texts_of_z[number],
                 f"{f'{documents[n].id}, ' if several else ''}{start:,}-{end:,}",
                 lines[number],
             )

@@ -105,7 +105,7 @@ class Equations(Z[Equation]):
             size=len(self),
             texts=[
                 Text("Passage", self.passage, self._marks("passage")),
-                Text("Question", self.question, self._marks("question")),
+                Text("Question", self.question, self._marks("question"), place=(1, 0)),
             ],
             moments=self._moments(),
         )
@@ -235,6 +235,7 @@ def _view(task: Any, question: NumericQuestion, read: Any, reading: Any) -> View
     # Those that the model reads in full and that its row has room for.
     rows = read.equations[fitting(read.id, len(read.equations), len(reading.solutions))]
     found = len(reading.equations) > 0
+    best = _numbers(reading.equations[0], question, task.rules) if found else ()
     return View(
         id=question.id,
         question=question.question,
@@ -245,4 +246,5 @@ def _view(task: Any, question: NumericQuestion, read: Any, reading: Any) -> View
         prediction=formula(reading.equations[0], question.table, task.rules) if found else "",
         probability=float(np.exp(reading.log_probs[0])) if found else 0.0,
         predicted=index_of(rows, reading.equations[0]) if found else -1,
+        spans=[(int(n.source == "question"), *n.span) for n in best if n.span],
     )

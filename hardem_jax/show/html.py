@@ -87,8 +87,8 @@ def content(record: Record, *, shown: int = SHOWN) -> tuple[Html, list[tuple[int
     """Texts, table and list of a record, and its sets of solutions.
 
     An element that solutions use names its set by ``data-z``, and by ``data-p`` the set whose
-    probability is its shade; a row of the list names its solution by ``data-of``. At most ``shown``
-    solutions are listed.
+    probability is its shade; a row of the list names its solution by ``data-of``, a part of
+    predictions these by ``data-said``. At most ``shown`` solutions are listed.
     """
     sets: dict[tuple[int, ...], int] = {}
 
@@ -148,11 +148,14 @@ def _text(record: Record, text: Text, number: Callable[[Sequence[int]], str]) ->
     for start, end, over in segments(len(text.text), text.marks):
         covering = [(text.marks[index], lanes[index]) for index in over]
         solved = [(mark, lane) for mark, lane in covering if mark.look == "solution"]
+        numbers = (n for mark, _ in covering if mark.look == "predicted" for n in mark.solutions)
+        said = " ".join(map(str, numbers))
         piece = text.text[start:end]
         if solved:
-            pieces.append(_mark(record, piece, (start, end), solved, text.numbered, number))
+            pieces.append(_mark(record, piece, (start, end), solved, text.numbered, number, said))
         elif covering:
-            pieces.append(tag("span", *_folded(piece, longest), class_=covering[0][0].look))
+            looks = next((mark.look for mark, _ in covering if mark.look != "predicted"), "")
+            pieces.append(tag("span", *_folded(piece, longest), class_=looks, data_said=said))
         else:
             pieces += _folded(piece, longest)
     yield tag("div", *pieces, class_="text", dir="auto")
@@ -165,6 +168,7 @@ def _mark(
     solved: list[tuple[Mark, int]],
     numbered: bool,
     number: Callable[[Sequence[int]], str],
+    said: str,
 ) -> Html:
     places = sorted({place for mark, _ in solved for place in mark.solutions})
     begun = sorted({p for mark, _ in solved if mark.start == span[0] for p in mark.solutions})
@@ -183,6 +187,7 @@ def _mark(
         class_=" ".join(ends),
         data_z=own,
         data_p=own,
+        data_said=said,
         data_label=_numbers(record, begun) if begun and numbered else "",
         style=f"{_shade(record.strength(places))};box-shadow:{','.join(lines[:-1])}",
         title=f"z{'s' * (len(places) > 1)} {_numbers(record, places)}",
@@ -193,7 +198,8 @@ def _lanes(marks: Sequence[Mark]) -> list[int]:
     """Gives each mark a line of its own among those that it overlaps."""
     free: list[int] = []
     lanes = [0] * len(marks)
-    for index in sorted(range(len(marks)), key=lambda i: (marks[i].start, -marks[i].end)):
+    solved = [index for index, mark in enumerate(marks) if mark.look == "solution"]
+    for index in sorted(solved, key=lambda i: (marks[i].start, -marks[i].end)):
         mark = marks[index]
         lane = next((n for n, until in enumerate(free) if until <= mark.start), len(free))
         free[lane : lane + 1] = [mark.end]

@@ -13,7 +13,7 @@ from hardem_jax.errors import printable
 
 #: From `Entry.line` of all of Z to the indices of those to show.
 Choose = Callable[[Sequence[str]], Sequence[int]]
-Look = Literal["solution", "candidate", "unread"]
+Look = Literal["solution", "candidate", "unread", "predicted"]
 
 #: In place of a column: the number of a row, which a program may select, compare or count.
 ROW_NUMBER = -1
@@ -23,7 +23,8 @@ _AROUND = 24
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """A span of a text, and the positions in `Record.solutions` of those that use it."""
+    """A span of a text, and the positions in `Record.solutions` of those that use it, or the
+    numbers of the predictions that it is a part of."""
 
     start: int
     end: int
@@ -33,12 +34,14 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A text with marks; ``numbered`` writes the numbers of the solutions at their marks."""
+    """A text with marks; ``numbered`` writes the numbers of the solutions at their marks, ``place``
+    is its document and its first character there, for `with_predictions`."""
 
     label: str
     text: str
     marks: Sequence[Mark]
     numbered: bool = True
+    place: tuple[int, int] = (0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +155,8 @@ class View:
     ``solutions`` are `Entry.line` of each z, in the order of Z, with their ``probabilities``;
     ``true`` is the index of the true one, -1 if it is unknown or not there. ``prediction`` is the
     text of the most likely solution of Z_tot with its ``probability`` and its index in Z,
-    ``predicted``, or -1.
+    ``predicted``, or -1. ``spans``, which the file lacks, are its parts of what is read: document,
+    first character and exclusive end.
     """
 
     id: str
@@ -164,6 +168,7 @@ class View:
     prediction: str
     probability: float
     predicted: int
+    spans: Sequence[tuple[int, int, int]] = ()
 
 
 def record_of_views(panels: Mapping[str, Mapping[int, View]]) -> Record:
@@ -182,6 +187,23 @@ def record_of_views(panels: Mapping[str, Mapping[int, View]]) -> Record:
         moments=moments,
         true=view.true,
     )
+
+
+def with_predictions(
+    record: Record, predictions: Sequence[Sequence[tuple[int, int, int]]]
+) -> Record:
+    """The record with marks where the spans of predictions are, see `View`."""
+    texts = []
+    for text in record.texts:
+        document, begin = text.place
+        found = [
+            Mark(start - begin, end - begin, (number,), "predicted")
+            for number, spans in enumerate(predictions)
+            for owner, start, end in spans
+            if owner == document and begin <= start and end <= begin + len(text.text)
+        ]
+        texts.append(dataclasses.replace(text, marks=[*text.marks, *found]))
+    return dataclasses.replace(record, texts=texts)
 
 
 def everything(lines: Sequence[str]) -> Sequence[int]:

@@ -80,4 +80,5 @@ def _view(
         prediction=" | ".join(answer.texts) if answer else "",
         probability=answer.probability if answer else 0.0,
         predicted=places.index(predicted) if predicted in places else -1,
+        spans=answer.spans if answer else (),
     )

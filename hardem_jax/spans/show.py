@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
-from hardem_jax.documents.show import read_windows, window_texts
+from hardem_jax.documents.show import golds_as_written, read_windows, window_texts
 from hardem_jax.errors import check_text, check_texts
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
@@ -131,7 +131,7 @@ def window_record(
         solutions.append(Entry(number, found[span][0], place, found[span][1]))
     return Record(
         title=question.question,
-        answer="; ".join(dict.fromkeys(question.golds)),
+        answer=golds_as_written(question.golds, [text for text, _ in found.values()]),
         solutions=solutions,
         size=question.num_solutions,
         texts=window_texts(windows, [[span] for span in spans]),
@@ -190,4 +190,5 @@ def _view(task: Any, question: Question, windows: Sequence[tuple[Window, Any]]) 
         prediction="" if answer is None else answer.text,
         probability=max(likely, default=0.0),
         predicted=spans.index(answer.span) if answer and answer.span in chances else -1,
+        spans=[answer.span] if answer else (),
     )

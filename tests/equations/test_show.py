@@ -1,6 +1,8 @@
 """Equations to look at: those of a build, with their numbers, signs and places."""
 
+import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +10,13 @@ import pytest
 from hardem_jax import find_equations
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.builds import DropNum
+from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.readers import cut_after_words
+from hardem_jax.equations.records import numeric_question
+from hardem_jax.equations.show import views
+from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import EquationRules
+from hardem_jax.equations.task import EquationReading
 from hardem_jax.errors import InputError
 from tests.show.html_pages import Page
 
@@ -53,6 +60,19 @@ def test_a_solution_says_what_it_is_made_of():
         "  [0]  41 - 38  passage 15-17, 31-33",
         "  [1]  41 - 38  passage 15-17, question 37-39",
     ]
+
+
+def test_a_prediction_outside_of_z_says_where_its_numbers_are():
+    rules = EquationRules()
+    example = NumericExample("q", "", PASSAGE, QUESTION, 3.0, ({"number": "3"},))
+    found = numeric_question(example, NumberConfig(), rules)
+    one, other = (dataclasses.replace(found, equations=found.equations[i:][:1]) for i in (0, 1))
+    said = EquationReading(other.equations, np.zeros(1), np.zeros(0), -1, np.zeros(1), -1)
+    task, data = SimpleNamespace(rules=rules), SimpleNamespace(questions=[found])
+    [view] = views(task, None, data, [one], [(0, said)])
+    assert view.predicted == -1
+    words = [(n, (PASSAGE, QUESTION)[n][a:b]) for n, a, b in view.spans]
+    assert words == [(0, "41"), (1, "38")]
 
 
 def test_constants_have_no_place_and_numbers_follow_the_formula():

@@ -331,6 +331,28 @@ def test_marks_name_their_objectives_and_a_key_the_keys(spans, show):
     assert not help.is_visible() and "Rome" in tab.locator("#question h2").inner_text()
 
 
+def test_a_prediction_is_framed_where_it_is_read(spans, show):
+    source = opened(spans)
+    texts, text = (
+        lines(source, 1),
+        "\U0001d504\U0001f600 saw Ada, and \U0001f600 Ada lives in Lima.",
+    )
+    view = View("q1", "?", "Ada", texts, [0.2] * len(texts), -1, "lives", 0.5, -1)
+    start = text.rindex("Ada")
+    outside = dataclasses.replace(view, spans=[(0, start, start + 9), (1, 0, 3)])
+    inside = dataclasses.replace(view, predicted=0, spans=[(0, start, start + 9)])
+    said = {5: {1: Said(outside)}, 6: {1: Said(inside)}, 7: {1: Said(view)}}
+    run = RunViews("MML", Path("r"), dict.fromkeys(said, ""), said)
+    tab = show(page(record(source, [run], most=100)), "#q=1&step=5")
+    framed = tab.locator(".text .said").all_inner_texts
+    assert framed() == ["Ada", " lives"]  # partly a mention
+    assert "Dashed: where it is read" in tab.locator("#question > .note").inner_text()
+    tab.keyboard.press("ArrowRight")
+    assert framed() == ["Ada"]
+    tab.keyboard.press("ArrowRight")  # of a watched question the place is not recorded
+    assert framed() == [] and "Dashed" not in tab.locator("#question").inner_text()
+
+
 def test_an_answer_that_there_is_none_is_a_prediction(spans, show):
     source = opened(spans, 1)
     texts = lines(source, 0)
@@ -421,5 +443,12 @@ def test_refusals(spans, tmp_path, capsys):
     assert "expected a build" in refused(capsys, spans, "--split", "dev", "--out", new)
     line = refused(capsys, spans, "--out", new, "--against", tmp_path)
     assert "expected a run to compare" in line
+    (tmp_path / "runs" / "mml-0").mkdir(parents=True)
+    config = {"task": "sentences", "flags": {"type": "Train"}}
+    (tmp_path / "runs" / "mml-0" / "config.json").write_text(json.dumps(config))
+    line = refused(capsys, tmp_path / "runs" / "mml-0", "--out", new)
+    assert "(spans, taggings, equations, queries, programs), found 'sentences'; install" in line
+    (tmp_path / "runs" / "comparison.json").write_text("{}")
+    assert f"such as {tmp_path / 'runs'}" in refused(capsys, tmp_path, "--out", new)
     assert "folder does not exist" in refused(capsys, spans, "--out", tmp_path / "no" / "z.html")
     assert not new.exists()

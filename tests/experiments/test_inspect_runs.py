@@ -49,7 +49,7 @@ def test_documents_of_a_build_are_shown(tmp_path, show):
     assert block(html, "about")["title"] == "hardem_triviaqa train"
     tab = show(html)
     [answer] = set(tab.locator("#question mark").all_inner_texts())
-    assert answer.lower() == block(html, "all")[0][2]
+    assert answer != answer.lower() and answer == block(html, "all")[0][2]  # as it is written
     labels = [text.lower() for text in tab.locator("#question .label").all_inner_texts()]
     names = ["wikipedia/0.txt", "wikipedia/0-other.txt"]
     assert labels == [f"document {n + 1}: {name}" for n, name in enumerate(names)] + ["3 solutions"]
@@ -118,6 +118,8 @@ def test_runs_read_what_has_no_answers(compared, tmp_path, capsys, show):
         )
         assert ours == theirs and all(ours.values())
     tab = show(test)
+    last = [*block(test, "q0")["runs"][0].values()][-1]["prediction"]
+    assert "".join(tab.locator(".text .said").all_inner_texts()) == last
     said = tab.locator("#question").inner_text()
     assert "Answer unknown" in said and "Z is unknown" in said and "Z|" not in said
     assert "right" not in said and "not in Z" not in said and "most likely" in said
