@@ -234,7 +234,7 @@ class CompareCommand(Setting):
         of |= task_type(self.TRAIN.TASK).SHARES
         split = getattr(self, "dev_split", self.dev.absolute().name)
         count = len(next(iter(by_question.values()))[0][next(iter(pairs))])
-        title = f"{split}, after the last step: % of {count} questions, or of what is named"
+        title = f"{split}, after the last step: % of {count} questions, or of the last column"
         width = None if Console().is_terminal else 84 + 24 * len(runs)
         Console(width=width).print(table(summary, bounds, num_seeds, title=title, of=of))
         metric = self.loop.monitor if self.loop.monitor in pairs else next(iter(pairs))
