@@ -80,10 +80,9 @@ def read_runs(source: Path) -> list[FinishedRun]:
         runs = [_of_folder(x) for x in folders if (x / "by_question.json").is_file()]
         if not runs and (begun := [x.name for x in folders if (x / "config.json").is_file()]):
             raise InputError(
-                f"{source}: expected runs of compare that have ended, found runs without scores of "
-                f"single questions ({', '.join(begun[:3])}{', ...' * (len(begun) > 3)}): compare "
-                "with the same flags ends those that it began; runs of train alone are not "
-                "tabulated, evaluate scores one"
+                f"{source}: expected runs of compare that have ended, found {', '.join(begun[:3])} "
+                "without scores of single questions: compare with the same flags ends what it "
+                "began; for runs of train alone, evaluate prints the scores of each"
             )
     else:
         runs = [_of_line(line, f"{source}:{number}") for number, line in iter_lines(source)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import hashlib
 import importlib.resources
 import itertools
@@ -49,10 +50,7 @@ def record(
         ],
         "listed": len(listed),
         "runs": [
-            {
-                "name": visible(name),
-                "moments": [[step, which] for step, which in run.moments.items()],
-            }
+            {"name": visible(name), "moments": [*run.moments.items()]}
             for name, run in zip(_names(runs), runs, strict=True)
         ],
     }
@@ -60,10 +58,7 @@ def record(
     left = [
         [visible(id), numbers[reason], visible(source.asked.get(id, ""))] for id, reason in listed
     ]
-    return {
-        **{"about": about, "list": rows, "questions": questions},
-        **{"drawings": drawings, "left": left},
-    }
+    return dict(about=about, list=rows, questions=questions, drawings=drawings, left=left)
 
 
 def page(content: dict[str, Any]) -> str:
@@ -72,15 +67,12 @@ def page(content: dict[str, Any]) -> str:
         loader=jinja2.FunctionLoader(_file), autoescape=True, undefined=jinja2.StrictUndefined
     )
     # ASCII only: control, bidirectional and unpaired characters are escapes in the file.
-    environment.policies["json.dumps_kwargs"] = {
-        "ensure_ascii": True,
-        "separators": (",", ":"),
-        "allow_nan": False,
-    }
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     script, style = _file("page.js"), html.style_sheet() + _file("page.css")
-    return environment.get_template("page.html.j2").render(
-        **content, script=script, style=style, script_hash=_digest(script)
-    )
+    # What the policy names the script by.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = environment.get_template("page.html.j2")
+    return template.render(**content, script=script, style=style, script_hash=digest)
 
 
 def _names(runs: Sequence[RunViews]) -> list[str]:
@@ -116,24 +108,24 @@ def _question(
         places.update({id(view): _places(view, lines) for view in views})
         return _chosen(places, views, len(lines), most)
 
-    # Of predictions in Z, what is marked already.
-    outside = [tuple(view.spans) for view in views if view.predicted < 0 and view.spans]
-    predictions = list(dict.fromkeys(outside))
-    drawn = with_predictions(source.record(index, choose), predictions)
+    # Where a prediction outside of Z is -> its number.
+    outside: dict[Any, int] = {}
+    for view in views:
+        if view.predicted < 0 and view.spans:
+            outside.setdefault(tuple(view.spans), len(outside))
+    drawn = with_predictions(source.record(index, choose), [*outside])
     chosen = [entry.number for entry in drawn.solutions]
     if view := next((view for view in views if view.true >= 0), None):
         number = {at: z for z, at in places[id(view)].items()}.get(view.true)
         drawn = dataclasses.replace(drawn, true=chosen.index(number) if number in chosen else -1)
     drawing, sets = html.content(drawn, shown=most)
+    said_of = functools.partial(_said, chosen=chosen, outside=outside)
     found = {
         "z": chosen,
         "all": len(all_lines),
         "sets": [f"{sum(1 << place for place in places):x}" for places in sets],
         "runs": [
-            {
-                str(step): _said(one, places[id(one.view)], chosen, predictions)
-                for step, one in steps.items()
-            }
+            {str(step): said_of(one, places[id(one.view)]) for step, one in steps.items()}
             for steps in said
         ],
     }
@@ -167,10 +159,7 @@ def _chosen(
 
 
 def _said(
-    said: Said,
-    places: dict[int, int],
-    chosen: Sequence[int],
-    predictions: Sequence[tuple[Any, ...]],
+    said: Said, places: dict[int, int], *, chosen: Sequence[int], outside: dict[Any, int]
 ) -> dict[str, Any]:
     view = said.view
     probabilities = [_short(view.probabilities[places[z]]) if z in places else None for z in chosen]
@@ -182,8 +171,8 @@ def _said(
         "chance": _short(view.probability),
         "z": numbers[0] if numbers and view.predicted >= 0 else -1,
     }
-    if view.predicted < 0 and view.spans:
-        found["at"] = predictions.index(tuple(view.spans))
+    if (spans := tuple(view.spans)) in outside and view.predicted < 0:
+        found["at"] = outside[spans]
     if said.correct is not None:
         found |= {"answer": visible(said.answer or ""), "correct": int(said.correct)}
     return found
@@ -196,8 +185,3 @@ def _short(value: float) -> float:
 
 def _file(name: str) -> str:
     return importlib.resources.files("experiments.inspect").joinpath(name).read_text("utf-8")
-
-
-def _digest(script: str) -> str:
-    """What a policy names a script by."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

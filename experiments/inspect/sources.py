@@ -109,16 +109,12 @@ def open_source(
         place = path
     if not len(questions.questions):
         raise InputError(f"{place}: expected questions, found none")
-    title = Path(place).absolute().name
-    is_built = "data set" in questions.meta
-    if is_built:  # its folder is named after a version
+    title, left_out, asked = Path(place).absolute().name, questions.left_out, {}
+    if "data set" in questions.meta:  # a build, whose folder is named after a version
         title = f"{questions.meta['data set']} {split or 'dev'}"
-    source = Source(task, title, questions.first(count), questions.left_out)
-    counted = frozenset(questions.left_out.values())
-    if is_built:
         left_out, asked = _lacking(place, split or "dev", count)
-        source = dataclasses.replace(source, left_out=left_out, asked=asked)
-    return dataclasses.replace(source, counted=counted)
+    counted = frozenset(questions.left_out.values())
+    return Source(task, title, questions.first(count), left_out, counted, asked)
 
 
 def _data_of_run(

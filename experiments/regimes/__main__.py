@@ -3,24 +3,15 @@
 The corpus is that of the quickstart's mentions (`hardem_jax.documents.planted`), whose knobs make
 Z large or wrong, and whose true solutions are known. Every run trains the quickstart's reader and
 reads 300 unseen questions: is the most likely mention of Z the true one (``true z``), and is the
-answer right (``answer``)? ::
+answer right (``answer``)?
 
-    python -m experiments.regimes --out regimes                      # all of it; may be stopped
-    python -m experiments.regimes --out regimes --minutes 30         # continue, for half an hour
-    python -m experiments.regimes --out regimes --minutes 0          # draw what there is
-    python -m experiments.regimes --out regimes --objectives "em posterior:top-k --posterior.k 2"
-    python -m experiments.regimes --out regimes --maps size-noise --values.noise 0 0.1 0.3
+Finished runs are lines of ``runs.jsonl`` (`experiments.regimes.grid`) and never made again: stop
+``python -m experiments.regimes --out regimes`` and continue with ``--minutes 30``; ``--minutes 0``
+draws what there is, also of earlier calls with other objectives or seeds. The default grid has 76
+regimes; with 4 objectives and 3 seeds these are 912 runs.
 
-Finished runs are lines of ``runs.jsonl`` (`experiments.regimes.grid`) and never made again. All of
-them are drawn, also those of earlier calls with other objectives or seeds.
-
-The grid has a map for each pair of knobs in ``--maps``, 76 regimes in all; with 4 objectives and 3
-seeds 912 runs. All other knobs are at their base: 3 mentions in Z, hidden size 64, a start from
-scratch, and else nothing wrong.
-
-Cells of a map are MML minus hard EM in ``true z``, with intervals of 95 % over seeds and questions
-(`hardem_jax.analysis.statistics`), pale where they hold 0. Curves are all objectives along one
-knob. ``summary.json`` has the numbers of both.
+Cells of a map are MML minus hard EM in ``true z``, with intervals of 95 %, pale where they hold 0.
+Curves are all objectives along one knob. ``summary.json`` has the numbers of both.
 """
 
 from __future__ import annotations

@@ -63,21 +63,23 @@ def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, s
     }
 
 
-def by_group(
-    by_question: ByQuestion, places: Mapping[str, Sequence[int]]
-) -> dict[str, list[dict[str, list[float]]]]:
-    """The scores of groups of questions: "em |Z|=3-4" are those of "em" at its ``places``."""
-    of = {name: name.partition(" |Z|=")[0] for name in places}
-    return {
-        objective: [{n: [run[of[n]][i] for i in own] for n, own in places.items()} for run in runs]
-        for objective, runs in by_question.items()
-    }
-
-
 def intervals(by_question: ByQuestion) -> dict[str, dict[str, Interval]]:
     """Objective -> metric -> its mean with the interval of 95 %."""
     return {
         name: {metric: interval(_scores(runs, metric)) for metric in runs[0]}
+        for name, runs in by_question.items()
+    }
+
+
+def intervals_by_size(
+    by_question: ByQuestion, places: Mapping[str, Sequence[int]]
+) -> dict[str, dict[str, Interval]]:
+    """Objective -> score by |Z| -> the same, over the questions at its ``places``."""
+    return {
+        name: {
+            metric: interval(_scores(runs, metric.partition(" |Z|=")[0])[:, own])
+            for metric, own in places.items()
+        }
         for name, runs in by_question.items()
     }
 
@@ -124,8 +126,8 @@ def table(
     found: Mapping[str, Mapping[str, Interval]],
     num_seeds: int,
     *,
-    title: str = "After the last step (%)",
-    of: Mapping[str, str] | None = None,
+    title: str,
+    of: Mapping[str, str],
 ) -> Table:
     """Objectives as columns, metrics in percent as rows, from `summarize` and `intervals`.
 
@@ -141,30 +143,19 @@ def table(
     result.add_column("metric")
     for name in summary:
         result.add_column(name, justify="right")
-    if of:
-        result.add_column("of", justify="right")
+    result.add_column("of", justify="right")
     # Some scores only some objectives have, such as a share of answers that are all wrong.
     names = (name for part in (found, summary) for scores in part.values() for name in scores)
     for metric in dict.fromkeys(names):
         if metric != "step":
-            cells = [
-                _cell(metric, summary[name].get(metric), found[name].get(metric))
-                for name in summary
-            ]
-            # One seed has no deviation, and 0.0 would look like one.
-            texts = (c if num_seeds > 1 else c.partition(" ±")[0] for c in cells)
-            result.add_row(metric, *texts, *([of.get(metric, "")] if of else []))
+            texts = []
+            for name, scores in summary.items():
+                # One seed has no deviation, and 0.0 would look like one.
+                values = scores.get(metric, ())[: 2 if num_seeds > 1 else 1]
+                text = " ± ".join(score_text(metric, value) for value in values) or "-"
+                texts.append(str(found[name].get(metric, text)))
+            result.add_row(metric, *texts, of.get(metric, ""))
     return result
-
-
-def _cell(
-    metric: str, over_seeds: tuple[float, float] | None, over_questions: Interval | None
-) -> str:
-    if over_questions is not None:
-        return str(over_questions)
-    if over_seeds is None:
-        return "-"
-    return " ± ".join(score_text(metric, value) for value in over_seeds)
 
 
 def _scores(runs: Sequence[Mapping[str, Sequence[float]]], metric: str) -> np.ndarray:

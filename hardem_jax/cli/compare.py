@@ -15,17 +15,16 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from rich.console import Console
 
 from hardem_jax.analysis.comparison import (
-    Summary,
-    by_group,
     differences,
     intervals,
+    intervals_by_size,
     recorded,
     sentences,
     set_sizes,
@@ -220,6 +219,8 @@ class CompareCommand(Setting):
         return content
 
     def _write_tables(self, grid: Sequence[_Run]) -> None:
+        from hardem_jax.task.base import places_by_size  # imports jax
+
         content = self._write_scores(grid)
         runs, summary = content["runs"], content["summary"]
         by_question: dict[str, list[dict[str, list[float]]]] = {}
@@ -229,7 +230,11 @@ class CompareCommand(Setting):
         content["intervals"] = bounds = intervals(by_question)
         pairs = differences(by_question)
         write_json(self.out / "comparison.json", content | {"differences": recorded(pairs)})
-        places, num_seeds = self._places(summary, pairs), len(self.seeds)
+        by_size, num_seeds = set_sizes(summary), len(self.seeds)
+        # Scores of training questions by |Z| have no scores of single questions.
+        names = [name for metric, own in by_size.items() if metric in pairs for name in own]
+        sizes = self.any_run.open_dev(self.dev_questions).scored_sizes()
+        places = {name: own for name, own in places_by_size(names, sizes).items() if own}
         of = {score: f"{len(own)} questions" for score, own in places.items()}
         of |= task_type(self.TRAIN.TASK).SHARES
         split = getattr(self, "dev_split", self.dev.absolute().name)
@@ -247,8 +252,8 @@ class CompareCommand(Setting):
             metrics=self.CURVES,
             file=self.out / "learning_curves.png",
         )
-        known = intervals(by_group(by_question, places))
-        for metric, groups in set_sizes(summary).items():
+        known = intervals_by_size(by_question, places)
+        for metric, groups in by_size.items():
             split, _, measure = metric.rpartition(": ")
             counts = {name: f"\nn = {len(places[name])}" for name in groups if name in places}
             scores_by_group(
@@ -265,15 +270,6 @@ class CompareCommand(Setting):
             draw_watched(first, self.watched, self.out)
         if self.shown:
             write_text(self.out / "predictions.md", self._predictions(list(runs)))
-
-    def _places(self, summary: Summary, metrics: Collection[str]) -> dict[str, list[int]]:
-        """Of each score by |Z| of the dev questions, its questions' places in by_question.json."""
-        from hardem_jax.task.base import places_by_size
-
-        names = dict.fromkeys(name for scores in summary.values() for name in scores)
-        names = [name for name in names if name.partition(" |Z|=")[0] in metrics]
-        sizes = self.any_run.open_dev(self.dev_questions).scored_sizes()
-        return {name: own for name, own in places_by_size(names, sizes).items() if own}
 
     def _folder(self, name: str, seed: int) -> Path:
         words = name.lower().replace(" -", " minus ")  # of a negative number

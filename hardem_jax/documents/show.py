@@ -56,14 +56,9 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
 
 
 def golds_as_written(golds: Sequence[str], mentions: Collection[str]) -> str:
-    """The golds for people: TriviaQA's, which are normalised, as a mention spells them.
-
-    Example:
-        >>> golds_as_written(["new york", "big apple"], ["New York", "York"])
-        'New York; big apple'
-    """
+    """The golds for people: TriviaQA's, which are normalised, as a mention spells them."""
     written = {triviaqa_form(text): text for text in reversed([*mentions])}
-    texts = (x if x in mentions else written.get(x, x) for x in golds)
+    texts = (gold if gold in mentions else written.get(gold, gold) for gold in golds)
     return "; ".join(dict.fromkeys(texts))
 
 

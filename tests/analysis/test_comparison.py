@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from hardem_jax.analysis.comparison import (
-    by_group,
     differences,
     intervals,
+    intervals_by_size,
     recorded,
     sentence,
     sentences,
@@ -85,42 +85,39 @@ def test_interval_and_test_have_to_agree(low, p, says):
     assert sentence("A", "B", Difference(1.0, low, 2.0, p)).endswith(says)
 
 
-def test_the_table_has_intervals_where_there_are_scores_of_questions():
-    more = {"true z": 50.0, "step": 2}
+def rows_of(*arguments, of):
+    text = shown(table(*arguments, title="dev: % of 200 questions", of=of))
+    return [[cell.strip() for cell in line.split("│")] for line in text.splitlines()], text
+
+
+def test_the_table_begins_with_intervals_of_scores_of_questions():
+    more = {"true z": 50.0, "step": 2, "em |Z|=2": 7.0}
     runs = {
-        name: [{metric: np.mean(x) for metric, x in run.items()} | more for run in of_seeds]
+        name: [more | {metric: np.mean(x) for metric, x in run.items()} for run in of_seeds]
         for name, of_seeds in BY_QUESTION.items()
     }
     summary, found = summarize(runs), intervals(BY_QUESTION)
-    rows = [line.split("│") for line in shown(table(summary, found, 3)).splitlines() if "│" in line]
-    assert [row[1].strip() for row in rows] == ["em", "f1", "true z"]
+    lines, text = rows_of(summary, found, 3, of={"em |Z|=2": "9 questions"})
+    rows = [row for row in lines if len(row) > 1]
+    assert [row[1] for row in rows] == ["em", "f1", "true z", "em |Z|=2"]
     mean, low, high = found["Hard EM"]["em"]
-    assert rows[0][-2].strip() == f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    assert rows[0][-3] == f"{mean:.1f} [{low:.1f}, {high:.1f}]"
     assert f"{summary['Hard EM']['em'][0]:.1f}" == f"{mean:.1f}"
-    assert rows[2][-2].strip() == "50.0 ± 0.0"
-    assert "over seeds and questions" in " ".join(shown(table(summary, found, 3)).split())
+    assert rows[2][-3] == "50.0 ± 0.0" and [row[-2] for row in rows] == ["", "", "", "9 questions"]
+    assert "over seeds and questions" in " ".join(text.split())
+    assert lines[0] == ["dev: % of 200 questions"]
 
 
-def test_scores_of_all_questions_come_first_and_others_say_what_they_are_of():
-    runs = {"MML": [{"P<0.0001": 3.0, "em |Z|=2": 7.0, "f1": 50.0, "em": 50.0}]}
-    found, of = intervals({"MML": BY_QUESTION["MML"][:1]}), {"em |Z|=2": "9 questions"}
-    drawn = table(summarize(runs), found, 1, title="dev: % of 200 questions", of=of)
-    lines = shown(drawn).splitlines()
-    rows = [[cell.strip() for cell in line.split("│")] for line in lines if "│" in line]
-    assert [row[1] for row in rows] == ["em", "f1", "P<0.0001", "em |Z|=2"]
-    assert [row[-2] for row in rows] == ["", "", "", "9 questions"]
-    assert "dev: % of 200 questions" in lines[0]
-
-
-def test_scores_of_groups_are_those_of_their_questions():
-    found = by_group(BY_QUESTION, {"em |Z|=2": [0, 3], "f1 |Z|=5+": [7]})
+def test_intervals_by_size_are_over_the_questions_of_each_group():
+    found = intervals_by_size(BY_QUESTION, {"em |Z|=2": [0, 3, 9], "f1 |Z|=5+": [7]})
     for name, scores in SCORES.items():
-        assert [run["em |Z|=2"] for run in found[name]] == scores["em"][:, [0, 3]].tolist()
-        assert [run["f1 |Z|=5+"] for run in found[name]] == scores["f1"][:, [7]].tolist()
+        assert found[name]["em |Z|=2"] == interval(scores["em"][:, [0, 3, 9]])
+        assert found[name]["f1 |Z|=5+"] == interval(scores["f1"][:, [7]])
 
 
 def test_of_a_single_seed_the_table_says_what_intervals_are_over():
     runs = {"MML": BY_QUESTION["MML"][:1]}
-    rendered = shown(table({"MML": {"em": (50.0, 0.0), "hit@1": (7.0, 0.0)}}, intervals(runs), 1))
+    summary = {"MML": {"em": (50.0, 0.0), "hit@1": (7.0, 0.0)}}
+    _, rendered = rows_of(summary, intervals(runs), 1, of={})
     assert "over questions only, for there is one seed" in " ".join(rendered.split())
     assert "7.0" in rendered and "±" not in rendered and "deviation" not in rendered

@@ -142,7 +142,7 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
         (tmp_path / "begun" / name).mkdir(parents=True)
         (tmp_path / "begun" / name / "config.json").write_text("{}")
     for folder, named in ((tmp_path / "begun", "a, b"), (tmp_path / "begun" / "a", "a")):
-        with pytest.raises(InputError, match=rf"found runs without .*\({named}\): compare with"):
+        with pytest.raises(InputError, match=f"found {named} without .*: compare with"):
             read_runs(folder)
     write_folder(tmp_path / "damaged", finished())
     (tmp_path / "damaged" / "final.json").write_text("[]")
