@@ -15,17 +15,10 @@ from hardem_jax.settings import to_json
 
 
 class Report:
-    """What a command measures, and on which machine.
+    """What a command with these flags measures, and on which machine.
 
-    Make it before the work, so that a file that cannot be written shows at once, and the machine's
-    load is recorded as it was before.
-
-    Args:
-        command: its flags.
-        out: a JSON file, or None for none. The tables are written next to it, as Markdown.
-
-    Raises:
-        InputError: ``out`` cannot be written, or is the name of the Markdown file.
+    Make it before the work, so that a file ``out`` that cannot be written shows at once, and the
+    machine's load is recorded as it was before. The tables are written next to it, as Markdown.
     """
 
     def __init__(self, command: Any, out: Path | None):
@@ -72,13 +65,9 @@ def table(
     *,
     left: int = 1,
 ) -> Table:
-    """A table of results.
+    """A table of results by key, a missing one an empty cell; ``left`` columns are aligned left.
 
-    Args:
-        title: above it.
-        rows: results by key; a missing one leaves its cell empty.
-        columns: name of the column -> key, or key, factor and digits; see `cell`.
-        left: how many columns are aligned left.
+    ``columns``: name -> key, or key, factor and digits, see `cell`.
     """
     drawn = Table(title=title)
     for index, name in enumerate(columns):

@@ -51,20 +51,12 @@ class Difference(NamedTuple):
 def interval(
     scores: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of a mean score over questions and seeds.
+    """Percentile bootstrap interval of the mean of ``[S, N]`` scores over questions and seeds.
 
     With a single seed only questions are resampled: the interval then holds for that one run, not
     for the objective it was trained with. With few seeds that differ much, it may reach beyond the
-    range of the scores; if all scores are equal, it has no width, however few they are.
-
-    Args:
-        scores: ``[S, N]`` float, of S seeds on the same N questions.
-        level: nominal coverage, between 0 and 1.
-        resamples: number of bootstrap samples, at least 1.
-        seed: of the resampling; the result is a function of the arguments.
-
-    Raises:
-        ValueError: scores are not ``[S, N]``, empty or not finite, or an option is out of range.
+    range of the scores; if all scores are equal, it has no width, however few they are. Raises
+    ValueError if scores are not ``[S, N]``, empty or not finite, or an option is out of range.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -80,17 +72,8 @@ def difference(
 ) -> Difference:
     """Mean of ``a - b``, paired by seed and question: its `interval`, and a two-sided test.
 
-    Args:
-        a, b: ``[S, N]`` float, of two objectives with the same seeds on the same questions.
-        level, resamples, seed: see `interval`.
-
-    Returns:
-        The mean with its interval, and p: the share of bootstrap samples whose distance from the
-        mean is at least that of 0, counting the observed sample as one of them. So p is at least
-        ``1 / (resamples + 1)``.
-
-    Raises:
-        ValueError: see `interval`; or the shapes differ.
+    p is the share of bootstrap samples whose distance from the mean is at least that of 0, counting
+    the observed sample as one of them; so it is at least ``1 / (resamples + 1)``.
 
     Example:
         >>> rng = np.random.default_rng(0)
