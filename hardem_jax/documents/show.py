@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hardem_jax.show.record import Choose, Entry, Record, Text, everything, in_context, uses
@@ -10,6 +10,7 @@ from hardem_jax.words import triviaqa_form
 
 if TYPE_CHECKING:
     from hardem_jax.documents.examples import ReadingExample
+    from hardem_jax.documents.prepared import Question
     from hardem_jax.documents.windows import Window
 
 
@@ -55,11 +56,26 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
     return pieces
 
 
-def golds_as_written(golds: Sequence[str], mentions: Collection[str]) -> str:
-    """The golds for people: TriviaQA's, which are normalised, as a mention spells them."""
-    written = {triviaqa_form(text): text for text in reversed([*mentions])}
-    texts = (gold if gold in mentions else written.get(gold, gold) for gold in golds)
-    return "; ".join(dict.fromkeys(texts))
+def mentions_record(
+    question: Question | ReadingExample,
+    mentions: Mapping[Place, Entry],
+    size: int,
+    choose: Choose,
+    texts: Callable[[Sequence[Sequence[Place]]], list[Text]],
+) -> Record:
+    """A question on documents with all of its Z; ``texts`` marks the spans of those chosen."""
+    entries, places = [*mentions.values()], [*mentions]
+    chosen = choose([entry.line for entry in entries])
+    # Golds as a mention spells them: TriviaQA's are normalised.
+    written = {triviaqa_form(entry.text): entry.text for entry in reversed(entries)}
+    written |= {entry.text: entry.text for entry in entries}
+    return Record(
+        title=question.question,
+        answer="; ".join(dict.fromkeys(written.get(gold, gold) for gold in question.golds)),
+        solutions=[entries[number] for number in chosen],
+        size=size,
+        texts=texts([[places[number]] for number in chosen]),
+    )
 
 
 def read_windows(
@@ -79,35 +95,24 @@ _MARGIN = 5000
 def document_record(example: ReadingExample, choose: Choose = everything) -> Record:
     """A question on documents, of which no tokenizer has cut windows."""
     documents = example.documents
-    mentions = example.mentions or ()
-    lines = [in_context(documents[n].text, start, end) for n, start, end in mentions]
-    chosen = choose(lines)
-    spans = [mentions[number] for number in chosen]
-    texts_of_z = [documents[n].text[start:end] for n, start, end in mentions]
-    several = len(documents) > 1
-    texts = []
-    for n, document in enumerate(documents):
-        size = len(document.text)
-        label = f"Document {n + 1}: {document.id}" if several else "Document"
-        for begin, end in _surroundings([(a, b) for owner, a, b in spans if owner == n], size):
-            part = f", characters {begin:,}-{end:,} of {size:,}" if end - begin < size else ""
-            text = document.text[begin:end]
-            texts.append(_text(label + part, (n, begin, end), text, [[span] for span in spans]))
-    return Record(
-        title=example.question,
-        answer=golds_as_written(example.golds, texts_of_z),
-        solutions=[
-            Entry(
-                number,
-                texts_of_z[number],
-                f"{f'{documents[n].id}, ' if several else ''}{start:,}-{end:,}",
-                lines[number],
-            )
-            for number, (n, start, end) in zip(chosen, spans, strict=True)
-        ],
-        size=len(mentions),
-        texts=texts,
-    )
+    several, mentions = len(documents) > 1, {}
+    for number, (n, start, end) in enumerate(example.mentions or ()):
+        text, owner = documents[n].text, f"{documents[n].id}, " if several else ""
+        place, line = f"{owner}{start:,}-{end:,}", in_context(text, start, end)
+        mentions[n, start, end] = Entry(number, text[start:end], place, line)
+
+    def texts(spans: Sequence[Sequence[Place]]) -> list[Text]:
+        found = []
+        for n, document in enumerate(documents):
+            size = len(document.text)
+            label = f"Document {n + 1}: {document.id}" if several else "Document"
+            for begin, end in _surroundings([(a, b) for [(m, a, b)] in spans if m == n], size):
+                part = f", characters {begin:,}-{end:,} of {size:,}" if end - begin < size else ""
+                piece = document.text[begin:end]
+                found.append(_text(label + part, (n, begin, end), piece, spans))
+        return found
+
+    return mentions_record(example, mentions, len(mentions), choose, texts)
 
 
 def _surroundings(spans: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, execute_span
-from hardem_jax.documents.show import golds_as_written, read_windows, window_texts
+from hardem_jax.documents.show import mentions_record, read_windows, window_texts
 from hardem_jax.errors import check_text, check_texts
 from hardem_jax.show.base import Solution, Z
 from hardem_jax.show.record import (
@@ -115,27 +116,18 @@ def window_record(
     question: Question, windows: Sequence[Window], choose: Choose = everything
 ) -> Record:
     """A question on documents, given the windows of them that a split holds."""
-    found: dict[tuple[int, int, int], tuple[str, str]] = {}
+    several = len({window.document for window in windows}) > 1
+    found: dict[tuple[int, int, int], Entry] = {}
     for window in windows:
         for z in range(len(window.solutions)):
             place, line = mention(window, z)
-            found.setdefault(place, (window.span_text(*window.solutions[z]), line))
-    chosen = choose([line for _, line in found.values()])
-    spans = [[*found][number] for number in chosen]
-    several = len({window.document for window in windows}) > 1
-    solutions = []
-    for number, span in zip(chosen, spans, strict=True):
-        document, a, b = span
-        where = f"{document + 1}: " if several else ""
-        place = f"{where}{a:,}-{b:,}" if a >= 0 else "in front of every window"
-        solutions.append(Entry(number, found[span][0], place, found[span][1]))
-    return Record(
-        title=question.question,
-        answer=golds_as_written(question.golds, [text for text, _ in found.values()]),
-        solutions=solutions,
-        size=question.num_solutions,
-        texts=window_texts(windows, [[span] for span in spans]),
-    )
+            document, a, b = place
+            where = f"{document + 1}: " if several else ""
+            where = f"{where}{a:,}-{b:,}" if a >= 0 else "in front of every window"
+            text = window.span_text(*window.solutions[z])
+            found.setdefault(place, Entry(len(found), text, where, line))
+    texts = functools.partial(window_texts, windows)
+    return mentions_record(question, found, question.num_solutions, choose, texts)
 
 
 def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
