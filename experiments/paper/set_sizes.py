@@ -4,14 +4,10 @@ The paper trains on five subsets of WikiSQL with 10,000 questions each and a mea
 100 and 300, and evaluates on all of dev. Here the questions of a build are sorted by |Z|, and a
 subset is the neighbours in this order whose mean is nearest to its target. All subsets have equally
 many questions: as many as have the largest target on average. Flags are those of
-``experiments.wikisql compare``::
+``experiments.wikisql compare``; ``--minutes 60`` stops after an hour; the same command continues.
 
-    python -m experiments.paper.set_sizes --data built/wikisql --dev built/wikisql --gold wikisql \
-        --out runs/set-sizes --seeds 0 1 2 --objectives mml hard-em released-mml --minutes 60
-
-Each subset is a ``compare`` in a folder of its own below ``out``, a cell. Again, the command
-continues. ``cells.md`` and ``cells.json``
-hold the accuracy after each subset, ``set_sizes.png`` shows it.
+Each subset is a ``compare`` in a folder of its own below ``out``, a cell. ``cells.md`` and
+``cells.json`` hold the accuracy after each subset, ``set_sizes.png`` shows it.
 """
 
 from __future__ import annotations

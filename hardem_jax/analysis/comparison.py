@@ -95,14 +95,6 @@ def differences(by_question: ByQuestion) -> dict[str, dict[tuple[str, str], Diff
     }
 
 
-def recorded(found: Mapping[str, Mapping[tuple[str, str], Difference]]) -> dict[str, list[Any]]:
-    """`differences` as JSON holds them."""
-    return {
-        metric: [{"objectives": list(pair)} | one._asdict() for pair, one in pairs.items()]
-        for metric, pairs in found.items()
-    }
-
-
 def sentence(first: str, second: str, found: Difference) -> str:
     """What a difference shows; an objective is ahead if interval and test agree on it."""
     shown = found.p < LEVEL and not found.low <= 0 <= found.high

@@ -25,7 +25,6 @@ from hardem_jax.analysis.comparison import (
     differences,
     intervals,
     intervals_by_size,
-    recorded,
     sentences,
     set_sizes,
     summarize,
@@ -229,7 +228,11 @@ class CompareCommand(Setting):
                 by_question.setdefault(run.name, []).append(of_run)
         content["intervals"] = bounds = intervals(by_question)
         pairs = differences(by_question)
-        write_json(self.out / "comparison.json", content | {"differences": recorded(pairs)})
+        found = {
+            metric: [{"objectives": list(names)} | one._asdict() for names, one in own.items()]
+            for metric, own in pairs.items()
+        }
+        write_json(self.out / "comparison.json", content | {"differences": found})
         by_size, num_seeds = set_sizes(summary), len(self.seeds)
         # Scores of training questions by |Z| have no scores of single questions.
         names = [name for metric, own in by_size.items() if metric in pairs for name in own]

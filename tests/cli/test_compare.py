@@ -79,6 +79,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monke
     assert {metric: len(found) for metric, found in of_questions.items()} == {"em": 24, "f1": 24}
     pairs = [found["objectives"] for found in content["differences"]["f1"]]
     assert pairs == [list(pair) for pair in itertools.combinations(OBJECTIVES, 2)]
+    assert {"mean", "low", "high", "p"} < content["differences"]["em"][0].keys()
     said = [line for line in printed.splitlines() if ", p = " in line]
     assert [line.partition(":")[0].split(" - ") for line in said] == pairs
     assert "questions only" in " ".join(printed.split())
