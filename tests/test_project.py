@@ -16,6 +16,7 @@ import pytest
 
 import hardem_jax
 from hardem_jax.registry import TASKS
+from tests.tiny import write_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -197,16 +198,22 @@ def test_the_library_imports_without_the_extra(extra):
     assert eager == {}
 
 
-def test_readme_has_exactly_two_commands_of_one_line_each():
+def test_readme_has_three_commands_of_one_line_each():
     fences = re.findall(r"^```(\w*)$", README, flags=re.MULTILINE)
-    assert sorted(filter(None, fences)) == ["python", "sh", "sh"]
-    quickstart, tests = (block.strip() for block in readme_blocks("sh"))
-    assert "\n" not in quickstart and quickstart.endswith("-m experiments.quickstart")
-    assert "\n" not in tests and "-m pytest" in tests.rpartition("&&")[2]
+    assert [fence for fence in fences if fence] == ["sh", "python", "python", "sh", "sh"]
+    commands = [block.strip() for block in readme_blocks("sh")]
+    assert not any("\n" in command for command in commands)
+    # .ci/run runs the first and the last.
+    for command, end in zip(commands, ("quickstart", "--dry-run", "-m pytest -n 2"), strict=True):
+        assert command.endswith(end)
+    plan = subprocess.run(
+        [sys.executable, *commands[1].split()[1:]], cwd=ROOT, capture_output=True, check=False
+    )
+    assert plan.returncode == 0 and b"experiments.wikisql" in plan.stdout, plan.stderr
 
 
 def test_readme_example_prints_what_it_says():
-    (example,) = readme_blocks("python")
+    example, _ = readme_blocks("python")
     run = run_python(example, "-W", "error")
     assert run.returncode == 0, run.stderr
     promised = re.search(r"^print\(.*\)  # (\d+\.\d+)", example, flags=re.MULTILINE)
@@ -215,6 +222,18 @@ def test_readme_example_prints_what_it_says():
     expected = math.sqrt(0.3 * 0.25)
     np.testing.assert_allclose(float(run.stdout), expected, rtol=1e-6)
     np.testing.assert_allclose(float(promised.group(1)), expected, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(hardem_jax.Reader, "from_examples"), reason="to come")
+def test_readme_reader_learns_from_examples_and_answers(tmp_path):
+    _, example = readme_blocks("python")
+    encoder = str(write_checkpoint(tmp_path / "bert", positions=300))
+    example = example.replace("sentence-transformers/all-MiniLM-L6-v2", encoder)
+    run = run_python(example.replace("runs/first-reader", str(tmp_path / "run")))
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"^\d+% \w", run.stdout, flags=re.MULTILINE)
+    assert (tmp_path / "run" / "config.json").is_file()
 
 
 def test_readme_links_to_files_that_exist():
