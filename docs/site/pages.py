@@ -34,6 +34,7 @@ _FOREIGN = re.compile(
     r"<(?:script|img|iframe|video|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s>]*"
     r"|<link\b(?=[^>]*\b(?:stylesheet|preconnect|icon)\b)[^>]*\bhref=[\"']?(?:https?:)?//[^\s>]*"
 )
+_ROOT_LINK = re.compile(r"\]\(((?:\.\./)+)(README\.md|CONTRIBUTING\.md|CHANGELOG\.md)")
 _CODE_LINK = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[^)#\s]*\.(?:py|toml|yml)\)")
 
 
@@ -54,8 +55,10 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to code as text."""
+    """Links to code as text, those to files of the root as links to their pages."""
     del page, config, files
+    # The root is one folder above docs: a page in docs has one "../" too many for the site.
+    markdown = _ROOT_LINK.sub(lambda m: f"]({m[1][3:]}{ROOT_PAGES[m[2]]}", markdown)
     return _CODE_LINK.sub(r"\1", markdown)
 
 
