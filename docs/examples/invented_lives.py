@@ -1,9 +1,9 @@
-"""Writes a generated corpus in TriviaQA's layout: ``python docs/examples/invented_lives.py``.
+"""Writes a generated corpus: ``python docs/examples/invented_lives.py --help``.
 
-For the tutorial where the download of TriviaQA is too much. A document tells the lives of three
-invented people in a dozen sentences. Its people, towns and years return in several sentences, so
-that an answer is mentioned several times, and only one mention is what the question asks about. No
-name of a person, work or society is in both splits.
+For the tutorial, which needs no download with it, in the layout of TriviaQA; for the guides in that
+of SQuAD and as JSON lines. A document tells of three invented people in a dozen sentences. Its
+people, towns and years return in several of them, so that an answer is mentioned several times, and
+only one mention is what the question asks about. No surname is in both splits.
 """
 
 import argparse
@@ -13,15 +13,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FIRST = {
-    "She": "Ada Clara Edith Flora Greta Helena Ida Klara Lena Marta Nora Olga Paula Rosa".split(),
-    "He": "Anton Bruno Carl Dario Emil Felix Georg Hugo Ivan Jonas Leo Max Otto Viktor".split(),
+    "She": (
+        "Ada Alice Anna Clara Edith Ella Emma Eva Grace Helen Ida Lena Maria Nora Rosa Ruth"
+    ).split(),
+    "He": (
+        "Adam Albert Bruno Carl David Emil Felix Frank George Henry Hugo Jonas Leo Max Otto Paul"
+    ).split(),
 }
-BEGINNINGS = "Al Ber Cor Dal Fen Gar Hol Jar Kel Lor Mar Nor Pel Ros Sten Tor Val Wes".split()
-ENDINGS = "bach dorf feld gren holm kamp lund mann negg sted tano verra vik wald zek".split()
+# Each is one token to most encoders, as the names of known people are.
+SURNAMES = (
+    "Abbott Adler Allen Archer Austin Bailey Baker Barnes Bauer Becker Bennett Berger Bishop Blake"
+    " Boyd Bradley Braun Brooks Burns Butler Carter Chandler Clarke Coleman Collins Cook Cooper"
+    " Costa Cox Crane Cruz Curtis Davies Dawson Dean Diaz Dixon Drake Dunn Ellis Evans Ferguson"
+    " Fischer Fisher Flynn Foster Fuchs Gardner Garner Gibson Glover Gordon Graham Grant Griffin"
+    " Haas Hahn Hansen Harding Harper Harris Hayes Hoffman Holt Howard Hudson Hughes Hunt Jensen"
+    " Kaiser Keller Kelly Klein Koch Kramer Lambert Lang Larsen Lawson Lewis Lloyd Logan Lopez"
+    " Marsh Martin Mason Mayer Meyer Miller Mills Morgan Morris Moss Muller Murphy Murray Nelson"
+    " Nielsen Nolan Norris Olsen Owen Palmer Parker Payne Pearson Perry Peters Porter Powell Price"
+    " Quinn Ramsey Reed Reid Reyes Rhodes Richter Riley Romero Ross Roth Russo Sanders Santos"
+    " Schmidt Schneider Schultz Shaw Silva Simmons Stein Stevens Stone Sutton Taylor Tucker Turner"
+    " Vaughan Vogel Wagner Walker Wallace Walsh Watson Weber Wells Werner West Wolf Wood Wright"
+).split()
 TOWNS = (
-    "Basel Bergen Bologna Bristol Gdansk Ghent Graz Krakow Leiden Lyon Malmo Porto Prague".split()
-)
-TOWNS += "Riga Seville Tartu Turin Utrecht Vienna Zagreb".split()
+    "Amsterdam Athens Basel Belfast Berlin Bologna Boston Bristol Brussels Budapest Cambridge"
+    " Chicago Copenhagen Dublin Edinburgh Florence Geneva Glasgow Hamburg Helsinki Leeds Lisbon"
+    " Liverpool London Madrid Manchester Milan Munich Naples Oslo Oxford Paris Prague Rome"
+    " Stockholm Turin Venice Vienna Warsaw York Zurich"
+).split()
 OBJECTS = "boat clock farm garden mill piano quarry ship telescope theatre vineyard violin".split()
 KINDS = "academy choir circus museum newspaper orchestra school society theatre workshop".split()
 ADJECTIVES = (
@@ -37,21 +55,43 @@ WORKS = {"novel": "wrote", "opera": "composed", "painting": "painted", "play": "
 #: it is made, {o} an object, {s} a society.
 FACTS = [
     (
-        ["{p} was born in {t} in {y}.", "In {y}, {p} was born in {t}, the child of a baker."],
-        [("Where was {p} born?", "t"), ("In which year was {p} born?", "y")],
+        [
+            "{p} was born in {t} in {y}.",
+            "In {y}, {p} was born in {t}, the child of a baker.",
+            "{p} (born {y}) grew up in {t}.",
+            "{p}, born in {t} in {y}, was the youngest of five.",
+        ],
+        [
+            ("Where was {p} born?", "t"),
+            ("In which year was {p} born?", "y"),
+            ("When was {p} born?", "y"),
+        ],
     ),
     (
-        ["{she} studied in {t} with {q}.", "{q} taught {p} in {t}."],
+        [
+            "{she} studied in {t} with {q}.",
+            "{q} taught {p} in {t}.",
+            "{she} was a pupil of {q} at the university of {t}.",
+        ],
         [("Who taught {p}?", "q"), ("Where did {p} study?", "t")],
     ),
     (
-        ["In {y}, {she} moved to {t}.", "{she} left for {t} in {y} and stayed for ten years."],
-        [("When did {p} move to {t}?", "y"), ("Where did {p} move in {y}?", "t")],
+        [
+            "In {y}, {she} moved to {t}.",
+            "{she} left for {t} in {y} and stayed for ten years.",
+            "From {y} {p} lived in {t}.",
+        ],
+        [
+            ("When did {p} move to {t}?", "y"),
+            ("Where did {p} move in {y}?", "t"),
+            ("In which town did {p} live from {y}?", "t"),
+        ],
     ),
     (
         [
             '{she} {v} the {k} "{w}" in {y}.',
             'The {k} "{w}", which {p} {v} in {y}, made little money.',
+            'In {y}, {she} {v} "{w}", the first {k} of its kind.',
         ],
         [
             ("Who {v} {w}?", "p"),
@@ -60,13 +100,22 @@ FACTS = [
         ],
     ),
     (
-        ["{she} bought a {o} from {q} in {t}.", "{q}, who lived in {t}, sold {p} a {o}."],
-        [("Who sold {p} a {o}?", "q"), ("What did {p} buy from {q}?", "o")],
+        [
+            "{she} bought a {o} from {q} in {t}.",
+            "{q}, who lived in {t}, sold {p} a {o}.",
+            "A {o} was sold to {p} by {q} in {t}.",
+        ],
+        [
+            ("Who sold {p} a {o}?", "q"),
+            ("What did {p} buy from {q}?", "o"),
+            ("Who bought a {o}?", "p"),
+        ],
     ),
     (
         [
             "{she} founded the {s} in {y}.",
             "The {s} was founded by {p} in {y}, when money was short.",
+            "In {y}, {she} became the founder of the {s}.",
         ],
         [
             ("Who founded the {s}?", "p"),
@@ -75,12 +124,24 @@ FACTS = [
         ],
     ),
     (
-        ["{p} and {q} were married in {t} in {y}.", "In {t}, {she} married {q} in {y}."],
-        [("Whom did {p} marry?", "q"), ("Where did {p} and {q} marry?", "t")],
+        [
+            "{p} and {q} were married in {t} in {y}.",
+            "In {t}, {she} married {q} in {y}.",
+            "{she} married {q} in {y}.",
+        ],
+        [
+            ("Whom did {p} marry?", "q"),
+            ("Who married {p}?", "q"),
+            ("When did {p} and {q} marry?", "y"),
+        ],
     ),
     (
-        ["{p} died in {t} in {y}.", "{she} died in {y}, on a journey to {t}."],
-        [("When did {p} die?", "y")],
+        [
+            "{p} died in {t} in {y}.",
+            "{she} died in {y}, on a journey to {t}.",
+            "In {y}, {she} died at home in {t}.",
+        ],
+        [("When did {p} die?", "y"), ("In which year did {p} die?", "y")],
     ),
 ]
 FILLERS = [
@@ -101,15 +162,16 @@ def document(rng: random.Random, surnames: list[str]) -> tuple[str, list[tuple[s
         people.append((f"{rng.choice(FIRST[pronoun])} {surname}", pronoun))
     towns = rng.sample(TOWNS, 3)
     sentences, questions = [], []
-    for person, pronoun in people:
+    # No fact is told twice, of two people: what happened tells them apart before names do.
+    facts = rng.sample(range(len(FACTS)), len(FACTS))
+    for (person, pronoun), told in zip(people, (facts[:3], facts[3:6], facts[6:]), strict=True):
         born = rng.randrange(1820, 1900)
-        years = sorted(rng.sample(range(born + 18, born + 75), 4))
-        told = sorted(rng.sample(range(len(FACTS)), 4))
-        for number, fact in enumerate(told):
+        years = sorted(rng.sample(range(born + 18, born + 75), 3))
+        for number, fact in enumerate(sorted(told)):
             kind = rng.choice(list(WORKS))
             words = {
                 "p": person,
-                "she": rng.choice([person, pronoun]) if number else person,
+                "she": rng.choice([person, person, pronoun]) if number else person,
                 "q": rng.choice([name for name, _ in people if name != person]),
                 "t": rng.choice(towns),
                 "y": years[number] if fact else born,
@@ -123,7 +185,7 @@ def document(rng: random.Random, surnames: list[str]) -> tuple[str, list[tuple[s
             sentences.append(
                 rng.choice(texts).format(**words).replace(f", {pronoun} ", f", {pronoun.lower()} ")
             )
-            if rng.random() < 0.4:
+            if rng.random() < 0.25:
                 sentences.append(rng.choice(FILLERS).format(**words))
             questions += [(text.format(**words), str(words[key])) for text, key in asked]
     return " ".join(sentences), questions
@@ -132,10 +194,8 @@ def document(rng: random.Random, surnames: list[str]) -> tuple[str, list[tuple[s
 def examples(split: str, count: int, seed: int = 0) -> Iterator[tuple[str, str, str]]:
     """(document, question, answer) of a split."""
     rng = random.Random(f"{split} {seed}")
-    surnames = [first + last for first in BEGINNINGS for last in ENDINGS]
-    random.Random(seed).shuffle(surnames)
-    half = len(surnames) // 2
-    own = surnames[:half] if split == "train" else surnames[half:]
+    shuffled = random.Random(seed).sample(SURNAMES, len(SURNAMES))
+    own = shuffled[30:] if split == "train" else shuffled[:30]
     for _ in range(count):
         text, questions = document(rng, own)
         # What several facts of the document answer differently is no question.
@@ -144,35 +204,58 @@ def examples(split: str, count: int, seed: int = 0) -> Iterator[tuple[str, str, 
         yield text, question, answer
 
 
-def write(folder: Path, sizes: dict[str, int]) -> None:
-    """Writes ``qa/wikipedia-{train,dev}.json`` and ``evidence/wikipedia/``."""
+def triviaqa(folder: Path, split: str, rows: list[tuple[str, str, str]]) -> Path:
+    """``qa/wikipedia-SPLIT.json`` and ``evidence/wikipedia/``."""
     pages = folder / "evidence" / "wikipedia"
     pages.mkdir(parents=True, exist_ok=True)
-    (folder / "qa").mkdir(exist_ok=True)
-    for split, count in sizes.items():
-        records = []
-        for number, (text, question, answer) in enumerate(examples(split, count)):
-            name = f"{split}-{number}"
-            (pages / f"{name}.txt").write_text(text, encoding="utf-8")
-            known = {"Value": answer, "Aliases": [answer], "NormalizedAliases": [answer.lower()]}
-            records.append(
-                {
-                    "QuestionId": name,
-                    "Question": question,
-                    "EntityPages": [{"Filename": f"{name}.txt"}],
-                    "Answer": known,
-                }
-            )
-        file = folder / "qa" / f"wikipedia-{split}.json"
-        content = {"Data": records, "Domain": "Wikipedia", "Version": 1.0}
-        file.write_text(json.dumps(content), encoding="utf-8")
-        print(f"{file}: {count} questions")
+    records = []
+    for number, (text, question, answer) in enumerate(rows):
+        name = f"{split}-{number}"
+        (pages / f"{name}.txt").write_text(text, encoding="utf-8")
+        known = {"Value": answer, "Aliases": [answer], "NormalizedAliases": [answer.lower()]}
+        documents = [{"Filename": f"{name}.txt"}]
+        records.append(
+            {"QuestionId": name, "Question": question, "EntityPages": documents, "Answer": known}
+        )
+    content = {"Data": records, "Domain": "Wikipedia", "Version": 1.0}
+    return save(folder / "qa" / f"wikipedia-{split}.json", json.dumps(content))
 
+
+def squad(folder: Path, split: str, rows: list[tuple[str, str, str]]) -> Path:
+    """``SPLIT.json``."""
+    paragraphs = []
+    for number, (text, question, answer) in enumerate(rows):
+        asked = {"id": f"{split}-{number}", "question": question, "answers": [{"text": answer}]}
+        paragraphs.append({"context": text, "qas": [asked]})
+    content = {"data": [{"title": "Invented lives", "paragraphs": paragraphs}]}
+    return save(folder / f"{split}.json", json.dumps(content))
+
+
+def lines(folder: Path, split: str, rows: list[tuple[str, str, str]]) -> Path:
+    """``SPLIT.jsonl``, as `own_questions` reads it."""
+    written = [
+        {"id": f"{split}-{n}", "question": question, "document": text, "answers": [answer]}
+        for n, (text, question, answer) in enumerate(rows)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in written)
+    return save(folder / f"{split}.jsonl", text)
+
+
+def save(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+LAYOUTS = {"triviaqa": triviaqa, "squad": squad, "lines": lines}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("data/triviaqa"))
+    parser.add_argument("--out", type=Path, default=Path("data/lives"))
+    parser.add_argument("--layout", choices=LAYOUTS, default="triviaqa")
     parser.add_argument("--train", type=int, default=1500, help="questions to train on")
     parser.add_argument("--dev", type=int, default=200, help="questions to evaluate on")
     arguments = parser.parse_args()
-    write(arguments.out, {"train": arguments.train, "dev": arguments.dev})
+    for split, count in (("train", arguments.train), ("dev", arguments.dev)):
+        file = LAYOUTS[arguments.layout](arguments.out, split, list(examples(split, count)))
+        print(f"{file}: {count} questions")

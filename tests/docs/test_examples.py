@@ -61,7 +61,7 @@ def test_the_new_task_trains_compares_and_evaluates(tmp_path, capsys):
     call(
         sentences,
         *("evaluate", "--run-dir", tmp_path / "runs" / "sentences" / "mml-0"),
-        *("--data", tmp_path / "prepared" / "dev", "--num-devices", 1),
+        *("--data", tmp_path / "prepared" / "sentences-dev", "--num-devices", 1),
     )
     scores = evaluation(capsys.readouterr().out)["scores"]
     assert scores["in Z"] == 100  # every sentence is in Z
