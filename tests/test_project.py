@@ -199,17 +199,12 @@ def test_the_library_imports_without_the_extra(extra):
 
 
 def test_readme_has_three_commands_of_one_line_each():
-    fences = re.findall(r"^```(\w*)$", README, flags=re.MULTILINE)
-    assert [fence for fence in fences if fence] == ["sh", "python", "python", "sh", "sh"]
-    commands = [block.strip() for block in readme_blocks("sh")]
-    assert not any("\n" in command for command in commands)
-    # .ci/run runs the first and the last.
-    for command, end in zip(commands, ("quickstart", "--dry-run", "-m pytest -n 2"), strict=True):
-        assert command.endswith(end)
-    plan = subprocess.run(
-        [sys.executable, *commands[1].split()[1:]], cwd=ROOT, capture_output=True, check=False
-    )
-    assert plan.returncode == 0 and b"experiments.wikisql" in plan.stdout, plan.stderr
+    [quickstart], [plan], [tests] = (block.splitlines() for block in readme_blocks("sh"))
+    # .ci/run runs these two.
+    assert quickstart.endswith("-m experiments.quickstart") and tests.endswith("-m pytest -n 2")
+    command = [sys.executable, *plan.split()[1:]]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    assert plan.endswith("--dry-run") and b"experiments.wikisql prepare" in printed
 
 
 def test_readme_example_prints_what_it_says():
@@ -228,19 +223,12 @@ def test_readme_example_prints_what_it_says():
 @pytest.mark.skipif(not hasattr(hardem_jax.Reader, "from_examples"), reason="to come")
 def test_readme_reader_learns_from_examples_and_answers(tmp_path):
     _, example = readme_blocks("python")
-    encoder = str(write_checkpoint(tmp_path / "bert", positions=300))
-    example = example.replace("sentence-transformers/all-MiniLM-L6-v2", encoder)
-    run = run_python(example.replace("runs/first-reader", str(tmp_path / "run")))
+    encoder = write_checkpoint(tmp_path / "bert", positions=300)
+    example = example.replace("sentence-transformers/all-MiniLM-L6-v2", str(encoder))
+    example = example.replace("runs/first-reader", str(tmp_path / "run"))
+    run = run_python(example)
     assert run.returncode == 0, run.stderr
     assert re.search(r"^\d+% \w", run.stdout, flags=re.MULTILINE)
-    assert (tmp_path / "run" / "config.json").is_file()
-
-
-def test_readme_links_to_files_that_exist():
-    targets = re.findall(r"\]\(([^)#]+)\)", README)
-    local = [target for target in targets if not target.startswith("https://")]
-    assert local
-    assert [target for target in local if not (ROOT / target).is_file()] == []
 
 
 def test_one_version_and_one_release_date():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import ROOT
 
 pytest.importorskip("griffe", reason="the packages of the site are not installed (extra `docs`)")
 pytest.importorskip("mkdocs", reason="the packages of the site are not installed (extra `docs`)")
@@ -65,13 +65,6 @@ def test_names_become_links_outside_of_examples():
 )
 def test_a_page_may_load_nothing_from_other_hosts(html, refused):
     assert bool(_FOREIGN.search(html)) == refused
-
-
-def test_every_notebook_is_in_the_navigation():
-    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    notebooks = sorted(path.stem for path in (DOCS / "notebooks").glob("*.py"))
-    assert len(notebooks) == 3
-    assert all(f"notebooks/{name}.md" in navigation for name in notebooks)
 
 
 def test_a_distribution_of_the_source_can_build_the_site():
