@@ -9,7 +9,7 @@ only one mention is what the question asks about. No surname is in both splits.
 import argparse
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 FIRST = {
@@ -154,7 +154,7 @@ FILLERS = [
 ]
 
 
-def document(rng: random.Random, surnames: list[str]) -> tuple[str, list[tuple[str, str]]]:
+def document(rng: random.Random, surnames: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     """The text of a document, and questions with their answers."""
     people = []
     for surname in rng.sample(surnames, 3):
@@ -253,7 +253,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("data/lives"))
     parser.add_argument("--layout", choices=LAYOUTS, default="triviaqa")
-    parser.add_argument("--train", type=int, default=1500, help="questions to train on")
+    parser.add_argument("--train", type=int, default=6000, help="questions to train on")
     parser.add_argument("--dev", type=int, default=200, help="questions to evaluate on")
     arguments = parser.parse_args()
     for split, count in (("train", arguments.train), ("dev", arguments.dev)):
