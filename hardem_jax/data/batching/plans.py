@@ -140,8 +140,8 @@ class Plan(Sequence[Step], abc.ABC):
         limit = min(config.buckets[-1], config.packed_tokens or longest)
         if longest > limit:
             raise InputError(
-                f"training data: expected inputs of at most {limit} tokens (the largest of "
-                f"--batches.buckets, or --batches.packed-tokens), found one of {longest}"
+                f"training data: expected inputs of at most {limit} tokens "
+                f"(the largest bucket or packed row), found one of {longest}"
             )
         if config.packed_tokens and config.batch_size % (config.accumulate * num_devices):
             raise InputError(
