@@ -2,10 +2,12 @@
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -53,9 +55,7 @@ class Report:
             f"{about['processor']}, {about['cpus']} CPUs; load average over 1, 5 and 15 minutes "
             f"{before} before and {after} after, the command itself included"
         )
-        console = wide_console()
-        for item in (*shown, line):
-            console.print(item, highlight=False, markup=False)
+        print_whole(*shown, line)
 
 
 def table(
@@ -113,7 +113,7 @@ def cell(value: Any, factor: float = 1, digits: int | None = None) -> str:
         return "-"
     if isinstance(value, Mapping):
         low, median, high = (cell(value[k], factor, digits) for k in ("low", "median", "high"))
-        return f"{median} ({low} to {high})"
+        return median if value["low"] == value["high"] else f"{median} ({low} to {high})"
     if digits is None or isinstance(value, str):
         return f"{value:.10g}" if isinstance(value, float) else str(value)
     return f"{factor * value:.{digits}f}"
@@ -133,6 +133,33 @@ def machine() -> dict[str, Any]:
     }
 
 
-def wide_console() -> Console:
-    """The terminal, or 140 columns for a file."""
-    return Console(width=None if Console().is_terminal else 140)
+def print_whole(*shown: Any) -> None:
+    """Prints tables and lines to the terminal, or in 140 columns for a file.
+
+    Columns of a table that do not fit follow in another, beside those that are aligned left.
+    """
+    console = Console(width=None if Console().is_terminal else 140)
+    for item in shown:
+        for part in _parts(item, console.width) if isinstance(item, Table) else [item]:
+            console.print(part, highlight=False, markup=False)
+
+
+def _parts(drawn: Table, room: int) -> Iterator[Table]:
+    columns = [[str(x) for x in (column.header, *column.cells)] for column in drawn.columns]
+    left = [n for n, column in enumerate(drawn.columns) if column.justify == "left"]
+    borders = 3
+    widths = [
+        max(cell_len(line) for text in column for line in text.split("\n")) + borders
+        for column in columns
+    ]
+    pending = [n for n in range(len(columns)) if n not in left]
+    while pending:
+        used = np.cumsum([1 + sum(widths[n] for n in left), *(widths[n] for n in pending)])
+        count = max(1, int((used <= room).sum()) - 1)
+        part = Table(title=drawn.title)
+        for n in (chosen := left + pending[:count]):
+            part.add_column(columns[n][0], justify=drawn.columns[n].justify)
+        for row in zip(*(columns[n][1:] for n in chosen), strict=True):
+            part.add_row(*row)
+        yield part
+        pending = pending[count:]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.progress import track
 
 from experiments.benchmark.steps.setting import STEPS, Preset, Setting, Task
-from experiments.report import table, wide_console
+from experiments.report import print_whole, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.encoders.config import Implementation
@@ -139,9 +139,7 @@ class Compiled:
             results.append({**program, "compile_s": time.perf_counter() - began, **found})
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": to_json(self), "results": results})
-        wide_console().print(
-            table("One chip's training step", [*map(row, results)], COLUMNS, left=3)
-        )
+        print_whole(table("One chip's training step", [*map(row, results)], COLUMNS, left=3))
 
 
 def slice_mesh(name: str, fsdp: int) -> Mesh:

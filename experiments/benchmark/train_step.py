@@ -1,4 +1,4 @@
-"""Our training step against PyTorch's: ``python -m experiments.benchmark.train_step --help``.
+"""Our training step against PyTorch's: ``python -m experiments.benchmark --help``.
 
 One step is forward, loss over Z and selector loss, backward, clipping by the global norm and
 AdamW, with dropout: `hardem_jax.training` on a `SpanReader`, and the same written for
@@ -17,7 +17,8 @@ share of what the maker's data sheet promises; `step_flops` says what is counted
 Those of all tasks have names of their own (the `benchmark` module of a task): what heads, losses
 and Z cost. "naqanet" has an encoder of its own. With
 ``--minutes``, those of them that are not among the variants are measured as well, one after the
-other.
+other. Building a variant, which includes compiling, is given up once `BUILDING` of the minutes are
+over, and everything after `LATEST` of them.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import re
 import statistics
 import tempfile
 import time
@@ -44,7 +46,6 @@ from experiments.benchmark.steps.setting import (
 )
 from experiments.benchmark.steps.workers import PYTORCH, Worker, WorkerError
 from experiments.report import Report, table
-from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
 T = TypeVar("T")
@@ -57,18 +58,20 @@ else:
     Variant = Literal[("ours", *PYTORCH, *HEADS)]
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 COLUMNS = {
-    "T": "tokens",
+    "tokens": "tokens",
     "variant": "variant",
-    "examples/s": ("examples_per_s", 1, 1),
-    "tokens/s": ("tokens_per_s", 1, 0),
-    "ms per step": ("wall_s", 1000, 0),
+    "examples\na second": ("examples_per_s", 1, 1),
+    "tokens\na second": ("tokens_per_s", 1, 0),
+    "milliseconds\na step": ("wall_s", 1000, 0),
     "speed, faster\nPyTorch = 1": ("speed_wall_s", 1, 2),
-    "CPU ms\nper step": ("cpu_s", 1000, 0),
-    "the same,\nCPU time": ("speed_cpu_s", 1, 2),
-    "MFU,\n%": ("mfu", 100, 1),
-    "first\nstep, s": ("first_step_s", 1, 1),
-    "peak\nMiB": ("peak_mib", 1, 0),
+    "CPU milliseconds\na step": ("cpu_s", 1000, 0),
+    "speed by\nCPU time": ("speed_cpu_s", 1, 2),
+    "% of the\ndata sheet": ("mfu", 100, 1),
+    "seconds of\nthe first step": ("first_step_s", 1, 1),
+    "peak memory,\nMiB": ("peak_mib", 1, 0),
 }
+#: Shares of ``--minutes``.
+BUILDING, LATEST = 0.7, 1.2
 # Largest difference between our and PyTorch's loss or gradient norm, relative where above 1.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
@@ -110,12 +113,13 @@ class TrainStep(StepFlags):
     def run(self) -> None:
         report = Report(self, self.out)
         results, found = self._measured(report)
-        failed = {"examples_per_s": "failed"}
-        rows = [
-            {"variant": variant, "tokens": result["tokens"], **failed, **found}
-            for result in sorted(results, key=lambda result: result["tokens"])
-            for variant, found in result["variants"].items()
-        ]
+        rows = []
+        for result in sorted(results, key=lambda result: result["tokens"]):
+            for variant, figures in result["variants"].items():
+                # What would help, if it says so.
+                help = re.search(r"pip install '.*?'", figures.get("error", ""))
+                row = {"variant": variant, "tokens": result["tokens"]}
+                rows.append({**row, "examples_per_s": help[0] if help else "failed", **figures})
         given = {name for row in rows for name, value in row.items() if value is not None}
         columns = {
             name: form
@@ -134,8 +138,10 @@ class TrainStep(StepFlags):
 
     def _measured(self, report: Report) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The figures of all groups, which are saved one by one, and the device."""
+        began, longest = time.monotonic(), 0.0
         from experiments.benchmark.steps.jax_steps import write_weights  # imports jax
 
+        ends = began + (math.inf if self.minutes is None else 60 * self.minutes)
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
             # In a process of its own: one that has seen a device holds it.
             with Worker(Path(folder)) as worker:
@@ -143,24 +149,24 @@ class TrainStep(StepFlags):
                     found = worker(workers.find_device, self.device)
                 except WorkerError as error:
                     raise InputError(error.args[0].removeprefix("InputError: ")) from None
-            began, longest = time.monotonic(), 0.0
             results: list[dict[str, Any]] = []
             pending = list(itertools.product(self.groups(), self._settings(found["device"])))
+            left_out = []
             for index, (group, setting) in enumerate(pending):
-                begins, until = time.monotonic(), math.inf
-                if self.minutes is not None:
-                    ends = began + 60 * self.minutes
-                    if longest and begins + longest > ends:
-                        print(f"left out, {self.minutes:g} minutes are over: {', '.join(group)}")
-                        continue
-                    until = begins + (ends - begins) / (len(pending) - index)
+                begins = time.monotonic()
+                if longest and begins + longest > ends:
+                    left_out.append(f"{', '.join(group)} ({setting.tokens} tokens)")
+                    continue
+                until = begins + (ends - begins) / (len(pending) - index)
                 own = Path(folder) / str(index)
                 own.mkdir()
                 write_weights(setting, own)
                 peak = found["peak_flops_per_s"]
-                results.append(self._measure(group, setting, own, peak, until))
+                results.append(self._measure(group, setting, own, peak, until, ends - begins))
                 report.save({"device": found, "results": results})
                 longest = max(longest, results[-1]["least_s"])
+        if left_out:
+            print(f"left out, the minutes are over: {'; '.join(left_out)}")
         tried = [entry for result in results for entry in result["variants"].items()]
         errors = [f"{name}: {figures['error']}" for name, figures in tried if "error" in figures]
         if len(errors) == len(tried):
@@ -174,30 +180,39 @@ class TrainStep(StepFlags):
         folder: Path,
         peak: float | None,
         until: float,
+        left: float,
     ) -> dict[str, Any]:
-        """A group at one length, until this moment; one round at least."""
+        """A group at one length, until this moment; one round at least, if the seconds that are
+        left suffice."""
         begins = time.monotonic()
         variants: dict[str, dict[str, Any]] = {}
         turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
             for variant in group:
-                worker = stack.enter_context(Worker(folder))
+                worker = stack.enter_context(Worker(folder, begins + BUILDING * left))
                 variants[variant] = worker.attempt(workers.build, variant, setting, folder)
                 if "error" not in variants[variant]:
                     libraries |= worker(workers.libraries)
                     turns[variant] = worker
+                    worker.until = begins + LATEST * left
             result = {"tokens": setting.tokens, "libraries": libraries, "variants": variants}
             if not turns:
                 return result | {"least_s": time.monotonic() - begins}
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
             runs = {
-                name: functools.partial(worker, workers.run, name, self.steps, setting.device)
+                name: functools.partial(
+                    worker.attempt, workers.run, name, self.steps, setting.device
+                )
                 for name, worker in turns.items()
             }
             built = time.monotonic()
-            times = interleave(runs, self.rounds, f"T={setting.tokens}", until=until)
+            times = interleave(runs, self.rounds, f"{setting.tokens} tokens", until=until)
             round_s = (time.monotonic() - built) / len(next(iter(times.values())))
+        for name, rounds in list(times.items()):
+            if lost := [one for one in rounds if "error" in one]:
+                variants[name] |= lost[0]
+                del times[name]
         measured = {
             name: {measure: [one[measure] for one in rounds] for measure in rounds[0]}
             for name, rounds in times.items()
@@ -218,7 +233,7 @@ class TrainStep(StepFlags):
             for variant, found in result["variants"].items():
                 compared = found.get("without_dropout", {}).get("loss")
                 said = found.get("error") or f"losses of two steps without dropout {compared}"
-                lines.append(f"T={result['tokens']}, {variant}: {said}")
+                lines.append(f"{result['tokens']} tokens, {variant}: {said}")
         return lines
 
 
@@ -270,7 +285,8 @@ def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Se
             for mine, other in zip(values, checks[variant][measure], strict=True):
                 if not abs(mine - other) <= tolerance * max(1.0, abs(mine)):
                     raise RuntimeError(
-                        f"T={setting.tokens}: {measure} of ours is {mine}, of {variant} {other}; "
+                        f"{setting.tokens} tokens: {measure} of ours is {mine}, of {variant} "
+                        f"{other}; "
                         f"expected a difference of at most {tolerance}"
                     )
 
@@ -307,7 +323,3 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
         return dict.fromkeys(("low", "median", "high"), values[0])
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"low": low, "median": median, "high": high}
-
-
-if __name__ == "__main__":
-    run_command(TrainStep, prog="python -m experiments.benchmark.train_step")

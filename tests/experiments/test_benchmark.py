@@ -1,15 +1,18 @@
 """The benchmarks at tiny sizes: what they compute and write, never how fast."""
 
 import json
+import os
 import time
 
 import numpy as np
 import pytest
 
 from experiments.benchmark import train_step
+from experiments.benchmark.steps import jax_steps, workers
 from experiments.benchmark.steps.jax_steps import TrainingStep
 from experiments.benchmark.steps.setting import STEPS, Setting, step_flops
 from experiments.benchmark.train_step import interleave
+from experiments.report import Report
 from hardem_jax.cli.command import run_command
 from tests.commands import said
 
@@ -82,21 +85,66 @@ def test_the_layout_of_a_step_changes_no_loss():
 def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     line = fails(capsys, *TINY, "--variants", "ours", "--device", "tpu")
     assert line.startswith("error: device: expected a tpu, found none")
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
+    (tmp_path / "torch.py").write_text("raise RuntimeError('torch is broken')")
     monkeypatch.syspath_prepend(tmp_path)
     line = fails(capsys, *TINY, "--variants", "pytorch")
-    assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
+    assert "nothing could be measured: pytorch: RuntimeError: torch is broken" in line
+
+
+def test_a_row_says_how_to_install_what_it_needs(capsys, monkeypatch):
+    missing = "torch: not installed (pip install '.[parity]' in a checkout)"
+    rows = {
+        "ours": {"examples_per_s": 2.0},
+        "pytorch": {"error": missing},
+        "queries": {"error": "x"},
+    }
+    found = [{"tokens": 24, "libraries": {}, "variants": rows}]
+    device = {"device": "cpu", "kind": "cpu"}
+    monkeypatch.setattr(train_step.TrainStep, "_measured", lambda self, report: (found, device))
+    train_step.TrainStep().run()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("│")[3].strip() for line in lines if line.startswith("│")] == [
+        *("2.0", "pip install '.[parity]'", "failed")
+    ]
+    assert f"24 tokens, pytorch: {missing}" in lines
+
+
+def test_what_is_not_built_or_run_in_time_is_given_up(tmp_path):
+    with workers.Worker(tmp_path, until=time.monotonic() + 30) as worker:
+        assert worker(abs, -3) == 3
+        for function, argument, message in (
+            (int, "x", "ValueError: invalid literal"),
+            (os._exit, 7, "exit code 7"),
+        ):
+            with pytest.raises(workers.WorkerError, match=message):
+                worker(function, argument)
+    with workers.Worker(tmp_path, until=time.monotonic() + 1) as worker:
+        with pytest.raises(workers.WorkerError, match=r"its time was over \(--minutes\)'"):
+            worker(time.sleep, 60)
+
+
+def test_groups_that_would_end_too_late_are_left_out(capsys, monkeypatch):
+    """The second would take as long as the first, more than is left."""
+    monkeypatch.setattr(workers, "find_device", _device)
+    monkeypatch.setattr(jax_steps, "write_weights", lambda setting, folder: None)
+    first = {"tokens": 24, "libraries": {}, "variants": {"ours": {}}, "least_s": 61.0}
+    command = train_step.TrainStep(variants=("ours", "queries"), tokens=(24, 40), minutes=1.0)
+    monkeypatch.setattr(train_step.TrainStep, "_measure", lambda *arguments: first)
+    results, _ = command._measured(Report(command, None))
+    assert results == [first]
+    assert "are over: ours, queries (40 tokens); taggings (24 tokens);" in capsys.readouterr().out
+
+
+def _device(device):
+    return {"device": "cpu", "kind": "cpu", "peak_flops_per_s": None}
 
 
 @pytest.mark.slow
 def test_every_head_is_measured_within_the_minutes(capsys, tmp_path, monkeypatch):
-    """Without time, the first group has its one round and the others are left out."""
     monkeypatch.setattr(train_step, "HEADS", ("taggings", "equations"))
     flags = ("--variants", "taggings", "--rounds", "3", "--minutes")
-    content, printed = run(capsys, tmp_path / "none.json", *flags, "0")
-    [result] = content["results"]
-    assert len(result["variants"]["taggings"]["rounds"]["wall_s"]) == 1
-    assert "left out, 0 minutes are over: equations" in printed
+    line = fails(capsys, *TINY, *flags, "0")
+    assert "nothing could be measured: taggings: its time was over (--minutes)" in line
 
     content, _ = run(capsys, tmp_path / "all.json", *flags, "60")
     measured = [result["variants"] for result in content["results"]]

@@ -1,11 +1,12 @@
 """The report of a command: its files, what is printed, and names it cannot have."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from experiments.report import Report, table
+from experiments.report import Report, print_whole, table
 from experiments.tabulate import Tabulate
 from hardem_jax.errors import InputError
 
@@ -23,3 +24,15 @@ def test_a_report_is_json_with_the_machine_and_tables_next_to_it(capsys, tmp_pat
     for wrong in ("out.md", "none/out.json"):
         with pytest.raises(InputError, match=Path(wrong).name):
             Report(Tabulate(runs=(tmp_path,)), tmp_path / wrong)
+
+
+def test_columns_that_do_not_fit_a_terminal_follow_in_another_table(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    names = ["first", "second", "a third\nin two lines", "fourth"]
+    rows = [{name: 12345678.0 for name in names} | {"task": "spans"}]
+    print_whole(table("sizes", rows, {name: name for name in ["task", *names]}))
+    printed = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+    assert all(len(line) <= 40 for line in printed.splitlines())
+    assert printed.count("spans") == 2 and printed.count("12345678") == 4
+    assert all(line in printed for name in names for line in name.split("\n"))

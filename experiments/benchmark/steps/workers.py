@@ -3,10 +3,11 @@
 The functions below `Worker` run in its process. This module imports neither JAX nor PyTorch.
 """
 
-import concurrent.futures
+import contextlib
 import dataclasses
 import gc
 import importlib.metadata
+import math
 import multiprocessing
 import os
 import sys
@@ -14,11 +15,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from experiments.benchmark.steps.setting import Device, Setting
+from hardem_jax.errors import MissingPackageError, require_packages
 
 T = TypeVar("T")
 CHECKED_STEPS = 2
@@ -32,20 +33,35 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A process that holds steps by name and runs them when told; `folder` is for its caches."""
+    """A process that holds steps by name and runs them when told; `folder` is for its caches.
 
-    def __init__(self, folder: Path):
+    It is ended if something has not returned by `until`, on `time.monotonic`.
+    """
+
+    def __init__(self, folder: Path, until: float = math.inf):
         spawn = multiprocessing.get_context("spawn")
-        self._pool = concurrent.futures.ProcessPoolExecutor(
-            1, mp_context=spawn, initializer=_start, initargs=(folder,)
-        )
+        self.until = until
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(theirs, folder))
+        self._process.start()
+        theirs.close()
 
     def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
         """What one of the functions below returns in the process, or a `WorkerError`."""
+        left = None if self.until == math.inf else max(0.0, self.until - time.monotonic())
         try:
-            return self._pool.submit(_reporting, function, *arguments).result()
-        except BrokenProcessPool as error:
-            raise WorkerError(str(error), "") from error
+            self._pipe.send((function, arguments))
+            if not self._pipe.poll(left):
+                self._process.kill()
+                raise WorkerError("its time was over (--minutes)", "")
+            done, returned = self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode
+            raise WorkerError(f"its process ended with exit code {code}", "") from None
+        if not done:
+            raise WorkerError(*returned)
+        return returned
 
     def attempt(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
         """The same, with ``error`` and ``traceback`` in place of what could not be returned."""
@@ -58,24 +74,28 @@ class Worker:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._pool.shutdown()
+        self._pipe.close()  # which ends the process
+        self._process.join()
 
 
-def _start(folder: Path) -> None:
+def _serve(pipe: Any, folder: Path) -> None:
+    """Calls functions and answers, until the other end is closed."""
     # A compilation found in a cache of an earlier run would look instant.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="inductor-", dir=folder)
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
-
-
-def _reporting(function: Callable[..., T], *arguments: Any) -> T:
-    try:
-        return function(*arguments)
-    except Exception as error:
-        # Any type: the compilers of both libraries have many, and some cannot be pickled.
-        said = str(error).strip().splitlines() or [""]
-        line = f"{type(error).__name__}: {said[0]}".removesuffix(": ")
-        raise WorkerError(line, traceback.format_exc()) from None
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            function, arguments = pipe.recv()
+            try:
+                answer = (True, function(*arguments))
+            except Exception as error:
+                # Any type: the compilers of both libraries have many, and some cannot be pickled.
+                said = str(error).strip().splitlines() or [""]
+                kind = "" if isinstance(error, MissingPackageError) else type(error).__name__
+                line = f"{kind}: {said[0]}".removeprefix(": ").removesuffix(": ")
+                answer = (False, (line, traceback.format_exc()))
+            pipe.send(answer)
 
 
 #: Variant -> what is measured; its `run` returns when all steps have finished.
@@ -144,6 +164,7 @@ def libraries() -> dict[str, str]:
 def make(variant: str, setting: Setting, folder: Path) -> Any:
     """The step of a variant, see `experiments.benchmark.train_step`."""
     if variant.startswith("pytorch"):
+        require_packages("parity", "torch", "transformers")
         from experiments.benchmark.steps import pytorch
 
         return pytorch.ReaderStep(setting, folder, mode=PYTORCH[variant])
