@@ -2,14 +2,16 @@
 
 ``python -m experiments.quickstart`` needs no download. It generates two corpora, one whose
 solutions are mentions of the answer and one whose solutions are equations, trains a small model
-from scratch with each objective, using the same code as the real tasks, prints a table and saves
-the learning curves. In addition to exact match it reports how often the most likely solution in Z
-is the true one, which real data sets cannot show reliably.
+from scratch with each objective, using the same code as the real tasks, prints a table for each and
+saves the learning curves. In addition to exact match it reports how often the most likely solution
+in Z is the true one, which real data sets cannot show reliably.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -17,8 +19,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 
-from experiments.quickstart.settings import EquationSettings, Settings
+from experiments.quickstart.settings import EVALUATIONS, EquationSettings, Settings
 from experiments.report import table
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import make_out
@@ -30,6 +33,18 @@ from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 if TYPE_CHECKING:
     from experiments.quickstart.problem import Problem
     from hardem_jax.analysis.plots import History
+
+    #: By the name of an objective, of each run, and of all of them.
+    Histories = dict[str, list[History]]
+    Seconds = dict[str, float]
+
+#: Printed below the tables.
+MEANING = """
+All models have seen questions with their answers, and never which solution in Z is the true one.
+First-only trusts the first, so it learns to answer for the wrong reason wherever another is true.
+MML trusts all solutions by their probability and hard EM the most likely one; where both reach
+100 %, they have found out by themselves what the questions ask for. What differs on real data is
+in docs/results.md; more seeds (--seeds 0 1 2) show how far single runs vary."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +58,7 @@ class Quickstart:
         seeds: train each objective once per seed.
         spans_training, equations_training: training settings for each corpus.
         out: folder for the figures.
+        verbose: print the log of every training instead of a progress bar.
     """
 
     problems: tuple[Literal["spans", "equations"], ...] = ("spans", "equations")
@@ -52,6 +68,7 @@ class Quickstart:
     spans_training: Settings = Settings()
     equations_training: EquationSettings = EquationSettings()
     out: Path = Path("quickstart")
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         for name in ("problems", "seeds"):
@@ -61,12 +78,13 @@ class Quickstart:
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:
+        compared: list[tuple[Problem, Histories, Seconds]] = []
         # Imported here because they import jax, which would slow down --help.
         from experiments.quickstart.equations import equation_problem
         from experiments.quickstart.spans import span_problem
         from hardem_jax.training.mesh import available_devices
 
-        available_devices()
+        print(f"training on 1 x {available_devices()[0].device_kind}")
         make_out(self.out)
         with tempfile.TemporaryDirectory() as folder:
             for name in self.problems:
@@ -74,30 +92,41 @@ class Quickstart:
                     problem = span_problem(self.spans, self.spans_training, Path(folder))
                 else:
                     problem = equation_problem(self.equations, self.equations_training)
-                self._compare(problem, Path(folder))
+                compared.append((problem, *self._compare(problem, Path(folder))))
+        for results in compared:
+            self._report(*results)
+        print(MEANING)
 
-    def _compare(self, problem: Problem, folder: Path) -> None:
+    def _compare(self, problem: Problem, folder: Path) -> tuple[Histories, Seconds]:
         settings = problem.settings
         objectives: dict[str, Objective] = {
             "First-only": FirstOnly(),
             "MML": MML(),
             "Hard EM": HardEM(tau=settings.steps / 2),
         }
-        histories: dict[str, list[History]] = {name: [] for name in objectives}
+        histories: Histories = {name: [] for name in objectives}
         seconds = dict.fromkeys(objectives, 0.0)
-        for seed in self.seeds:
-            for name, objective in objectives.items():
-                print(f"{problem.name}: {name}, seed {seed}")
-                began = time.monotonic()
-                run_dir = folder / f"{problem.name}-{name}-{seed}"
-                run = problem.train(objective, seed=seed, run_dir=run_dir)
+        console = Console(stderr=True)
+        shown = console.is_terminal and not self.verbose
+        with Progress(console=console, transient=True, disable=not shown) as progress:
+            for seed, name in itertools.product(self.seeds, objectives):
+                label = f"{problem.name}: {name}, seed {seed}"
+                if not shown:
+                    print(label, flush=True)
+                task, began = progress.add_task(label, total=EVALUATIONS), time.monotonic()
+                run = problem.train(
+                    objectives[name],
+                    seed=seed,
+                    run_dir=folder / f"{problem.name}-{name}-{seed}",
+                    verbose=self.verbose,
+                    evaluated=functools.partial(progress.advance, task),
+                )
+                progress.update(task, visible=False)
                 histories[name].append(run)
                 seconds[name] += time.monotonic() - began
-        self._report(problem, histories, seconds)
+        return histories, seconds
 
-    def _report(
-        self, problem: Problem, histories: dict[str, list[History]], seconds: dict[str, float]
-    ) -> None:
+    def _report(self, problem: Problem, histories: Histories, seconds: Seconds) -> None:
         rows = []
         for name, runs in histories.items():
             last = {metric: [run[-1][metric] for run in runs] for metric in problem.scores}

@@ -6,6 +6,9 @@ from hardem_jax.equations.config import Normalize, TaggerConfig
 from hardem_jax.errors import require
 from hardem_jax.training.config import OptimizerConfig
 
+#: Of every run.
+EVALUATIONS = 6
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -39,7 +42,8 @@ class EquationSettings(Settings):
     """Training settings for the corpus of equations.
 
     Attributes:
-        normalize, no_tag_bias: tagger options, see `hardem_jax.equations.config.TaggerConfig`.
+        normalize: what the probabilities of the tagger sum to 1 over.
+        no_tag_bias: added to the score of "no tag" before the first step.
     """
 
     steps: int = 600

@@ -36,7 +36,8 @@ class PlantedConfig:
     """Size and difficulty of the corpus.
 
     Attributes:
-        num_train, num_dev: number of questions, each with its own document.
+        num_train: number of questions to train on, each with its own document.
+        num_dev: number of questions to evaluate on.
         num_people: people per document; a random guess is correct with probability
             1 / ``num_people``.
         num_verbs: verbs that questions may ask about, a multiple of ``num_people``; each occurs

@@ -28,7 +28,8 @@ class PlantedEquationsConfig:
     """Size and difficulty of the corpus.
 
     Attributes:
-        num_train, num_dev: number of questions, each with its own passage.
+        num_train: number of questions to train on, each with its own passage.
+        num_dev: number of questions to evaluate on.
         num_people: lines per passage.
         largest: numbers are drawn from 1 to this.
         seed: random seed.

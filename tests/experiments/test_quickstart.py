@@ -36,7 +36,7 @@ def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     ("flags", "culprit"),
     [
         (["--seeds", "0", "0"], "seeds: expected different values, found 0 0"),
-        (["--spans.num-people", "1"], "spans: num_people: "),
+        (["--spans.num-people", "1"], "error: --spans.num-people: expected at least 2"),
         (["--out", __file__], "test_quickstart.py: expected a folder to write to, found a file"),
     ],
 )
