@@ -67,7 +67,16 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES.get(name, "losses")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    try:
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing == __name__:
+            raise
+        from hardem_jax.errors import MissingPackageError
+
+        advice = "not installed (pip install '.[all]' in a checkout)"
+        raise MissingPackageError(f"{name} needs {missing}: {advice}") from None
     return value
 
 

@@ -10,6 +10,7 @@ import re
 import signal
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 # Room for a path and two lists of names.
@@ -116,6 +117,20 @@ def similar_path(path: Any) -> str:
     except OSError:  # it may not be read: no advice
         return ""
     return nearest(os.path.basename(missing), map(os.fsdecode, names))
+
+
+def offered(path: Any, *marks: str) -> str:
+    """Names folders below or beside a path that hold one of these files, to complete a message."""
+    for place in (Path(path), Path(path).parent):
+        try:
+            found = [
+                x for x in sorted(place.iterdir()) if any((x / mark).exists() for mark in marks)
+            ]
+        except OSError:  # no folder, or one that may not be read
+            continue
+        if found:
+            return f"; there is {', '.join(map(str, found[:5]))}{', ...' if found[5:] else ''}"
+    return ""
 
 
 def printable(text: str) -> str:

@@ -15,6 +15,7 @@ def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
     would retry every request for most of a minute.
     """
     from huggingface_hub import HfApi, snapshot_download  # takes seconds to import
+    from huggingface_hub.errors import HfHubHTTPError
 
     try:
         HfApi().model_info(name, timeout=SECONDS)
@@ -26,7 +27,10 @@ def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=[*patterns], local_files_only=local))
     except Exception as error:
         found = f"found neither a local folder nor {what} to download"
-        raise InputError(f"{name}: {found} ({_first_line(offline or error)})") from error
+        # The hub has answered that there is none, or it cannot be reached.
+        answered = isinstance(offline or error, HfHubHTTPError)
+        advice = "" if answered else "; without a network, name a folder that holds it"
+        raise InputError(f"{name}: {found} ({_first_line(offline or error)}){advice}") from error
 
 
 def upload(folder: Path, name: str, *, private: bool = True) -> str:

@@ -17,6 +17,7 @@ from hardem_jax.errors import InputError
 VARIABLE = "HARDEM_JAX_BUCKETS"
 # Pathlib folds the two slashes.
 _ADDRESS = re.compile(r"(gs|s3):/+([^/]*)/*(.*?)/*")
+_OTHER = re.compile(r"([a-z][a-z0-9+.-]+):/")
 #: What both clouds allow, dots aside; in particular no "user:password@".
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
 _shown: dict[str, str] = {}
@@ -33,6 +34,9 @@ def address(path: object) -> str | None:
     """
     match = _ADDRESS.fullmatch(str(path)) if isinstance(path, (str, Path)) else None
     if match is None:
+        if isinstance(path, Path) and (other := _OTHER.match(str(path))):
+            expected = "a path on a disk, gs:// or s3://"
+            raise InputError(f"{path}: expected {expected}, found {other[1]}://")
         return None
     scheme, bucket, key = match.groups()
     if not _BUCKET.fullmatch(bucket):  # not repeated, for it may hold a password

@@ -21,7 +21,7 @@ from hardem_jax.checksums import MANIFEST
 from hardem_jax.data.batching.padding import Subset
 from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.exclusions import reasons
-from hardem_jax.data.files import read_json, read_meta
+from hardem_jax.data.files import kind_of, read_json, read_meta
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError, similar_path
 from hardem_jax.registry import task_module
@@ -31,6 +31,7 @@ from hardem_jax.registry import task_module
 FORMAT = "build 11"
 
 BUILD_FILE = "build.json"
+_WHAT = "build (run `prepare` first)"
 
 
 def index_file(split: str) -> str:
@@ -106,14 +107,15 @@ def open_build(folder: PathLike) -> Build:
         folders = {file.parent for file in files}
         found = sorted(x for x in folders if "/incomplete." not in f"/{x.relative_to(folder)}")
     if len(found) != 1:
-        listing = ": " + ", ".join(map(str, found)) if found else similar_path(folder)
-        raise InputError(
-            f"{folder}: expected one complete build (run `prepare` first), "
-            f"found {len(found)}{listing}"
-        )
-    return Build(
-        found[0], read_meta(found[0], format=FORMAT, file=BUILD_FILE, remedy="build it again")
+        if found:
+            told = f"{len(found)}: {', '.join(map(str, found))}"
+        else:
+            told = kind_of(folder) or f"0{similar_path(folder)}"
+        raise InputError(f"{folder}: expected one complete {_WHAT}, found {told}")
+    meta = read_meta(
+        found[0], format=FORMAT, file=BUILD_FILE, what=f"a {_WHAT}", remedy="build it again"
     )
+    return Build(found[0], meta)
 
 
 def parse(kind: RecordKind, data: bytes) -> Record:

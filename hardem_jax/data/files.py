@@ -22,7 +22,7 @@ from hardem_jax.checksums import (
     write_checksums,
 )
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.errors import InputError, check_unicode, found_by, similar_path
+from hardem_jax.errors import InputError, check_unicode, found_by, offered, similar_path
 from hardem_jax.locks import LOCK_FILE, locked
 
 
@@ -163,6 +163,28 @@ def _why_not_replaceable(folder: Path, format: str) -> str | None:
     return f"holds {foreign[0]}, which this command did not write" if foreign else None
 
 
+#: Name in a folder -> what the folder is, and who takes it.
+_KINDS = {
+    "meta.json": "a prepared split, which commands of documents take",
+    "comparison.json": "what `compare` wrote, whose runs are folders in it",
+    "best": "a run",
+    "last": "a run",
+    "config.json": "an encoder, an exported reader or a run without checkpoints",
+    **dict.fromkeys(
+        (f"{below}build.json" for below in ("", "*/", "*/*/", "*/*/*/")),
+        "a build, which commands of numbers and tables take, and `experiments.build prepare`",
+    ),
+}
+
+
+def kind_of(folder: Path) -> str | None:
+    """What a folder of this project is, to complete "expected ..., found ..."; None if unknown."""
+    try:
+        return next((kind for name, kind in _KINDS.items() if any(folder.glob(name))), None)
+    except OSError:  # an over-long name, or a folder that may not be read
+        return None
+
+
 def read_meta(
     folder: Path,
     *,
@@ -178,7 +200,8 @@ def read_meta(
     if verify and has_checksums(folder):
         verify_checksums(folder)
     if not os.path.isfile(folder / file):  # pathlib's own raises on an over-long name
-        found = f"none or an incomplete one{similar_path(folder)}"
+        near = similar_path(folder) or offered(folder, file)
+        found = kind_of(folder) or f"none or an incomplete one{near}"
         raise InputError(f"{folder}: expected {what}, found {found}")
     meta = read_json_object(folder / file)
     if (found := meta.get("format")) != format:

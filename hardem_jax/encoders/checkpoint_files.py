@@ -13,7 +13,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, similar_path
 
 #: Head of a span reader that Hugging Face's classes have no place for, see `write_checkpoint`.
 SELECTOR_FILE = "selector.safetensors"
@@ -28,7 +28,8 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
     if os.path.isdir(path):
         return path
     if os.path.isfile(path) or not isinstance(name_or_path, str) or name_or_path[:1] in "./~":
-        raise InputError(f"{name_or_path}: expected a folder with a checkpoint, found none")
+        found = f"none{similar_path(path)}"
+        raise InputError(f"{name_or_path}: expected a folder with a checkpoint, found {found}")
     from hardem_jax.hub import download
 
     fetch = functools.partial(download, name_or_path, what="a checkpoint")

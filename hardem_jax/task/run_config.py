@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 
 from hardem_jax.checksums import has_checksums, verify_checksums
+from hardem_jax.data.files import kind_of
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.errors import InputError, similar_path
+from hardem_jax.errors import InputError, offered, similar_path
 from hardem_jax.settings import from_json
 
 T = TypeVar("T")
@@ -18,8 +19,9 @@ T = TypeVar("T")
 def check_run(run_dir: Path) -> None:
     """Checks that a folder holds a run whose configuration and vocabulary are intact."""
     if not os.path.isfile(run_dir / "config.json"):
-        found = f"no config.json in it{similar_path(run_dir)}"
-        raise InputError(f"{run_dir}: expected the folder of a run, found {found}")
+        near = similar_path(run_dir) or offered(run_dir, "best", "last")
+        found = kind_of(run_dir) or "no config.json in it"
+        raise InputError(f"{run_dir}: expected the folder of a run, found {found}{near}")
     if has_checksums(run_dir):  # none if it was killed before it wrote them
         verify_checksums(run_dir)
 
@@ -36,7 +38,9 @@ class RunConfig:
         self.place = f"{file} (of version {version})" if version else str(file)
         found = self._content.get("task")
         if found != task:
-            found = f"a run of {found}" if isinstance(found, str) else "a run of no task"
+            # Encoders and exported readers have such a file, too.
+            advice = "; use the same command of its own data set"
+            found = f"a run of {found}{advice}" if isinstance(found, str) else "no run"
             raise InputError(f"{self.place}: expected a run of {task}, found {found}")
         self.folder = folder
         self.model = self._object(self._content, "model")

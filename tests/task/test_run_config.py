@@ -65,8 +65,8 @@ def test_a_model_goes_by_its_type(config):
     ("content", "task", "message"),
     [
         ([], "spans", "config.json: expected an object, found a list"),
-        ({"flags": {}}, "spans", "config.json: expected a run of spans, found a run of no task"),
-        ({"task": 3}, "spans", "config.json: expected a run of spans, found a run of no task"),
+        ({"flags": {}}, "spans", "config.json: expected a run of spans, found no run"),
+        ({"task": 3}, "spans", "config.json: expected a run of spans, found no run"),
         (
             {"version": "0.1.0", "parser": {}},
             "queries",
