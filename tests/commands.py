@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from hardem_jax.cli.command import parse, run_command
+from hardem_jax.cli.command import exit_with_one_line, parse, run_command
 
 
 def call(module, *arguments):
@@ -43,7 +43,7 @@ def unframed(text):
 def refused(capsys, commands, *arguments):
     """What tyro says on a command line that it refuses with exit code 2."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
+    with pytest.raises(SystemExit) as stop, exit_with_one_line():
         parse(commands, prog="test", argv=[str(argument) for argument in arguments])
     assert stop.value.code == 2
     return said(capsys)

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import errno
 import inspect
 import io
 import os
@@ -54,7 +55,7 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
     """The dataclass that a command line describes; ``commands`` may be a union of them, too.
 
     Raises:
-        InputError: the file of ``--config`` holds no flags of this command.
+        InputError: the file of ``--config`` holds no flags of this command, or a value is refused.
         SystemExit: code 2, after tyro has told what is unknown, missing or malformed; code 0, for
             ``--help``.
     """
@@ -69,7 +70,41 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
         else:
             return tyro.extras.subcommand_cli_from_dict(dict(commands), prog=prog, args=argv)
     saved = {} if file is None else {"default": _of_file(commands, _on_this_disk(file))}
-    return tyro.cli(commands, prog=prog, args=argv, config=_TYRO_OPTIONS, **saved)
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            return tyro.cli(commands, prog=prog, args=argv, config=_TYRO_OPTIONS, **saved)
+    except SystemExit as stop:
+        if (refused := _refused(stop)) is not None:
+            told = io.StringIO()
+            raise InputError(refused) from None
+        raise
+    finally:
+        sys.stderr.write(told.getvalue())
+
+
+def unframed(box: str) -> str:
+    """What tyro says in a frame, on one line and without its advice to see the help."""
+    _, _, lines = box.partition("\n")  # the first has the title
+    return " ".join(re.sub("[╰╯│─]|-{3,}", " ", lines).split()).partition(" For full helptext")[0]
+
+
+def _refused(stop: SystemExit) -> str | None:
+    """What a dataclass says of its values, with the flag as one types it; None if tyro refused.
+
+    tyro ends the program while it handles the dataclass's error, beside the name of its field.
+    """
+    error, prefix = stop.__context__, ""
+    while error is not None and not isinstance(error, ValueError):
+        prefix, error = getattr(error, "arg", ""), error.__context__
+    if error is None or not isinstance(prefix, str):  # of one flag, which tyro names
+        return None
+    prefix = prefix if prefix.islower() else ""  # a class, of the command itself
+    name, colon, rest = str(error).partition(": ")
+    if not colon or not re.fullmatch(r"[a-z][a-z0-9_.]*", name):
+        return f"--{prefix.replace('_', '-')}: {error}" if prefix else str(error)
+    flag = ".".join(filter(None, (prefix, name))).replace("_", "-")
+    return f"--{flag}: {rest}"
 
 
 def _without(flag: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -171,14 +206,17 @@ def exit_with_one_line():
             if error.errno not in CANNOT_WRITE:  # a defect
                 raise
             named = "" if error.filename is None else f"{error.filename}: "
-            _exit(f"{named}{error.strerror}", 1)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            advice = "; make room and repeat the command" if full else ""
+            _exit(f"{named}{error.strerror}{advice}", 1)
         except KeyboardInterrupt as error:
             signum = getattr(error, "signum", signal.SIGINT)
-            _exit(str(error) or f"stopped by {signal.Signals(signum).name}", 128 + signum)
+            line = str(error) or f"stopped by {signal.Signals(signum).name}"
+            _exit(line, 128 + signum, kind="")  # as somebody has wished
 
 
-def _exit(line: str, code: int) -> NoReturn:
-    print(f"error: {one_line(shown(line))}", file=sys.stderr)
+def _exit(line: str, code: int, *, kind: str = "error: ") -> NoReturn:
+    print(f"{kind}{one_line(shown(line))}", file=sys.stderr)
     raise SystemExit(code) from None
 
 

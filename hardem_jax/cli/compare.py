@@ -11,7 +11,9 @@ ran out: choosing the best evaluation would favour the objective that varies mos
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import re
 import shlex
@@ -30,7 +32,7 @@ from hardem_jax.analysis.comparison import (
     summarize,
     table,
 )
-from hardem_jax.cli.command import parse, with_flags_of
+from hardem_jax.cli.command import parse, unframed, with_flags_of
 from hardem_jax.cli.train import Setting, TrainCommand, say
 from hardem_jax.data.files import make_out, write_json, write_text
 from hardem_jax.errors import InputError, require, require_different
@@ -366,12 +368,13 @@ def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, 
     for text in objectives:
         expected = f"objectives: expected what train takes after objective:, found {text!r}"
         try:
-            objective = parse(kinds, prog="objectives", argv=shlex.split(text))
-        except ValueError as error:  # of shlex, such as a quote that is not closed
+            with contextlib.redirect_stderr(told := io.StringIO()):
+                objective = parse(kinds, prog="objectives", argv=shlex.split(text))
+        except ValueError as error:  # also of shlex, such as a quote that is not closed
             raise InputError(f"{expected} ({error})") from None
         except SystemExit as stop:
-            if stop.code:  # tyro has told why
-                raise InputError(expected) from None
+            if stop.code:
+                raise InputError(f"{expected} ({unframed(told.getvalue())})") from None
             raise
         if (name := label(objective)) in rows:
             raise InputError(f"objectives: expected different values, found {name!r} twice")

@@ -127,9 +127,15 @@ def made_by(num_devices: int) -> dict[str, Any]:
         },
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "devices": f"{num_devices} x {jax.devices()[0].device_kind}",
+        "devices": _devices(num_devices),
         "processes": jax.process_count(),
     }
+
+
+def _devices(count: int) -> str:
+    import jax
+
+    return f"{count} x {jax.devices()[0].device_kind}"
 
 
 def _commit(folder: Path) -> str | None:
@@ -276,6 +282,7 @@ class TrainCommand(Setting):
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"
             )
         _check_out(self.out)
+        say(f"training on {_devices(mesh.size)}")
         run = self.start(mesh)
         say(f"{run.about}; {self.objective}")
         settings = self.settings(run.data)

@@ -16,6 +16,9 @@ from hardem_jax.errors import InputError
 from hardem_jax.settings import to_json
 
 _MAY_CHANGE = "may change on resumption"
+_CONTENTS = "contents of "
+#: Differences of a folder's contents that a refusal names.
+_TOLD = 3
 
 
 class Meaning(enum.Flag):
@@ -74,7 +77,7 @@ def meaning(name: str) -> Meaning:
             break
         if not part.isdigit():  # the place of a split among several
             found = found.get(part, {})
-    default = Meaning.FOLLOWS if name.startswith("contents of ") else Meaning.ROW
+    default = Meaning.FOLLOWS if name.startswith(_CONTENTS) else Meaning.ROW
     return found if isinstance(found, Meaning) else default
 
 
@@ -111,16 +114,25 @@ def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
 def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) -> None:
     """Raises `InputError`, naming every setting that differs, with both values, if any does."""
     before, now = flatten(stored), flatten(ours)
-    differing = [
-        f"{name}: {before.get(name, 'absent')} originally, {now.get(name, 'absent')} now"
-        for name in now | before
-        if before.get(name) != now.get(name)
-    ]
-    if differing:
-        raise InputError(
-            f"{where}: cannot resume with different settings ({'; '.join(differing)}); use the "
-            "same settings or another folder"
-        )
+    differing = [name for name in now | before if before.get(name) != now.get(name)]
+    if not differing:
+        return
+    of_flags: dict[str, list[str]] = {}
+    for name in differing:
+        flag, field = name, ""
+        if name.startswith(_CONTENTS):  # of the folder that a flag names
+            flag, _, rest = name.removeprefix(_CONTENTS).partition(".")
+            field = re.sub(r"^\d+\.", "", rest) + " "
+        found = f"{field}{before.get(name, 'absent')} originally, {now.get(name, 'absent')} now"
+        of_flags.setdefault(f"--{flag.replace('_', '-')}", []).append(found)
+    told = "; ".join(
+        f"{flag}: {', '.join(found[:_TOLD])}" + (", and more" if found[_TOLD:] else "")
+        for flag, found in of_flags.items()
+    )
+    advice = "repeat the original ones, name another --out, or delete this run"
+    if differing == ["loop.num_steps"]:
+        advice = "to train on, name this run as --init-from, and another --out"
+    raise InputError(f"{where}: cannot resume with different settings ({told}); {advice}")
 
 
 def flatten(settings: Mapping[str, str]) -> dict[str, str]:

@@ -235,7 +235,7 @@ def train(
 def _check(directory: str | Path, monitor: str, metric_names: Collection[str] | None) -> None:
     if metric_names is not None and monitor not in metric_names:
         raise InputError(
-            f"loop.monitor: expected one of {', '.join(sorted(metric_names))}, found {monitor!r}"
+            f"--loop.monitor: expected one of {', '.join(sorted(metric_names))}, found {monitor!r}"
         )
     if address(directory) is not None:
         raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
@@ -316,6 +316,7 @@ class _Run:
         began = time.monotonic()
         if not example_batches:
             return 0.0
+        self.log.compiling(len(example_batches))
         with self.log.paused():
             self.batches.start_prefetch()
             placed = [self.place(example.arrays) for example in example_batches]

@@ -45,14 +45,14 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     count = len(devices) if num_devices is None else num_devices
     if not 1 <= count <= len(devices):
         raise InputError(
-            f"num_devices: expected 1 to {len(devices)} (available devices), found {count}"
+            f"--num-devices: expected 1 to {len(devices)} (available devices), found {count}"
         )
     # Sorted by process, so that each process has consecutive rows of the batch.
     devices = sorted(devices, key=lambda device: (device.process_index, device.id))[:count]
     busy = len({device.process_index for device in devices})
     if busy < jax.process_count():
         raise InputError(
-            f"num_devices: expected devices of all {jax.process_count()} processes, "
+            f"--num-devices: expected devices of all {jax.process_count()} processes, "
             f"found {count} devices of {busy}"
         )
     return mesh_over(devices, fsdp=fsdp)

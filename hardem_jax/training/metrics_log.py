@@ -89,6 +89,10 @@ class RunLog:
     def _restart_clock(self) -> None:
         self._since, self._steps, self._waited = self._clock(), 0, 0.0
 
+    def compiling(self, shapes: int) -> None:
+        """Says what is done before the first step, which may take minutes."""
+        self._print(f"compiling the training step for {shapes} shapes of batches")
+
     def first_step(self, step: int, compiling: float, first: float) -> None:
         """Logs start-up time and resets the throughput clock so that rates exclude compilation.
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import triviaqa
+from experiments import drop, triviaqa
+from experiments.inspect.__main__ import Inspect
 from hardem_jax.cli.command import parse, run_command
+from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError, MissingPackageError, Stopped
 from hardem_jax.objectives import MML
 from hardem_jax.settings import from_json, to_json
@@ -76,15 +78,15 @@ class Failing:
         ("input", 2, "error: a.json: line 3"),
         ("nan", 1, "error: step 7: loss nan, gradient norm inf; examples in the batch: q1, q2"),
         ("package", 1, "error: bm25s: not installed"),
-        ("full", 1, "error: runs/x: No space left on device"),
+        ("full", 1, "error: runs/x: No space left on device; make room and repeat the command"),
         ("read-only", 1, "error: Read-only file system"),
-        ("ctrl-c", 130, "error: stopped by SIGINT"),
-        ("SIGTERM", 143, "error: stopped by SIGTERM"),
-        ("SIGUSR1", 138, "error: stopped by SIGUSR1"),
-        pytest.param("SIGHUP", 129, "error: stopped by SIGHUP", marks=needs_hangup),
-        ("stopped", 143, "error: stopped by SIGTERM after step 3"),
-        ("finalizer SIGINT", 130, "error: stopped by SIGINT"),
-        ("finalizer SIGTERM", 143, "error: stopped by SIGTERM"),
+        ("ctrl-c", 130, "stopped by SIGINT"),
+        ("SIGTERM", 143, "stopped by SIGTERM"),
+        ("SIGUSR1", 138, "stopped by SIGUSR1"),
+        pytest.param("SIGHUP", 129, "stopped by SIGHUP", marks=needs_hangup),
+        ("stopped", 143, "stopped by SIGTERM after step 3"),
+        ("finalizer SIGINT", 130, "stopped by SIGINT"),
+        ("finalizer SIGTERM", 143, "stopped by SIGTERM"),
     ],
 )
 def test_what_a_person_can_act_on_is_one_line(how, code, line, capsys):
@@ -169,6 +171,68 @@ def test_a_mistyped_path_gets_a_suggestion(line, said, there, tmp_path, monkeypa
         (Path("qa") / name if name.endswith("json") else Path(name)).mkdir()
     advice = f" (perhaps you meant {name})" if there else ""
     assert commands.fails(triviaqa, capsys, *line.split()).endswith(said.format(advice))
+
+
+#: Folders of a project of one's own, by a file that tells what they are.
+PLACES = ("prepared/train/meta.json", "runs/mml/best/1", "built/drop/1/1.0.0/build.json")
+PLACES += ("exported/config.json",)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("spans export --run-dir mml --out o", "found no config.json in it"),
+        ("spans export --run-dir runs --out o", "no config.json in it; there is runs/mml"),
+        ("spans predict --run-dir runs/x --document {file} --question q", "there is runs/mml"),
+        ("spans export --run-dir exported --out o", "expected a run of spans, found no run"),
+        ("spans export --run-dir prepared/train --out o", "found a prepared split, which"),
+        ("spans train --data nope --dev d --out o", "found none or an incomplete one"),
+        ("spans train --data prepared/dev --dev d --out o", "there is prepared/train"),
+        ("spans train --data built --dev d --out o", "expected a prepared split (run `prepare` "),
+        ("spans train --data built --dev d --out o", "found a build, which commands of numbers"),
+        ("drop train --data prepared/train --dev d --out o", "found a prepared split, which"),
+        ("drop train --data nope --dev d --out o", "expected one complete build (run `prepare`"),
+        ("inspect runs/mmm --out o.html", "found nothing; there is runs/mml"),
+        ("spans evaluate --run-dir memory://x --data d", "gs:// or s3://, found memory://"),
+        ("spans train --data d --dev d --out memory://x", "gs:// or s3://, found memory://"),
+        ("spans prepare --qa-file {file} --evidence . --tokenizer ./x --out o", "none"),
+        ("spans train --dev d --out o --data d --loop.num-step 3", "--loop.num-steps"),
+        ("spans train --dev d --out o --data d --loop.num-steps 0", "--loop.num-steps: expected"),
+        ("spans compare --dev d --out o --data d --objectives mll", "'mll' (Unrecognized options"),
+        ("spans compare --dev d --out o --data d --objectives mll", "first-only, em, "),
+    ],
+)
+def test_a_wrong_turn_ends_with_what_to_do(command, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for place in PLACES:
+        Path(place).parent.mkdir(parents=True)
+        Path(place).write_text('{"flags": {}}')
+    Path("file").write_text("{}")
+    name, *words = command.format(file="file").split()
+    kinds = {"spans": triviaqa.COMMANDS, "drop": drop.COMMANDS, "inspect": Inspect}[name]
+    with pytest.raises(SystemExit, match="^2$"):
+        run_command(kinds, prog="test", argv=words)
+    assert told in commands.said(capsys)
+
+
+def test_an_encoder_on_the_hub_needs_a_network(monkeypatch, capsys):
+    import huggingface_hub
+
+    def refuse(*args, **kwargs):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(InputError, match="no route.; without a network, name a folder that holds"):
+        load_tokenizer("me/bert")
+
+
+def test_what_needs_an_extra_says_so():
+    code = "import sys; sys.modules['flax'] = None; from hardem_jax import Reader"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stderr.endswith(
+        "Reader needs flax: not installed (pip install '.[all]' in a checkout)\n"
+    )
 
 
 @pytest.mark.parametrize("kind", COMMANDS)

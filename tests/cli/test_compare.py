@@ -124,10 +124,10 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monke
     # A run with other settings is refused, and what was measured otherwise is measured anew.
     ended = (out / "comparison.json").read_bytes()
     for flag, value, named in (
-        ("--loop.num-steps", 5, "loop.num_steps: 2 originally, 5 now"),
-        ("--optimizer.learning-rate", 1e-3, "optimizer.learning_rate: 5e-05 originally, 0.001 now"),
-        ("--latent.likelihood", "position", "latent.likelihood: span originally, position now"),
-        ("--dev", out.parent / "other", "contents of dev.counts"),
+        ("--loop.num-steps", 5, "--loop.num-steps: 2 originally, 5 now"),
+        ("--optimizer.learning-rate", 1e-3, "learning-rate: 5e-05 originally, 0.001 now"),
+        ("--latent.likelihood", "position", "--latent.likelihood: span originally, position now"),
+        ("--dev", out.parent / "other", "--dev: counts"),
     ):
         assert named in fails(triviaqa, capsys, *fewer, flag, value)
         assert (out / "comparison.json").read_bytes() == ended
@@ -189,7 +189,7 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
         ),
         (
             ("--seeds", 0, 1, "--init-from", "a", "a"),
-            "init_from: expected different values, found a a",
+            "--init-from: expected different values, found a a",
         ),
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
         (

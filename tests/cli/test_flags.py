@@ -90,12 +90,12 @@ def test_zero_is_legal_where_it_means_something(name):
 
 TRAIN = ("train", "--dev", "d", "--out", "o")
 REFUSED = [
-    (triviaqa, "--batches.buckets 0 128", "batches: buckets: expected at least 1, found 0"),
-    (triviaqa, "--dev-questions -1", "dev_questions: expected at least 1"),
-    (triviaqa, "--optimizer.learning-rate nan", "optimizer: learning_rate: expected more than 0"),
-    (wikisql, "--model.hidden-size 101", "model: hidden_size: expected an even number"),
-    (drop, "--model.max-tokens 60", "model: max_tokens: expected more than 67, found 60"),
-    (drop, "model:naqanet --model.dropout 1", "model: dropout: expected at least 0 and less"),
+    (triviaqa, "--batches.buckets 0 128", "--batches.buckets: expected at least 1, found 0"),
+    (triviaqa, "--dev-questions -1", "--dev-questions: expected at least 1"),
+    (triviaqa, "--optimizer.learning-rate nan", "--optimizer.learning-rate: expected more than 0"),
+    (wikisql, "--model.hidden-size 101", "--model.hidden-size: expected an even number"),
+    (drop, "--model.max-tokens 60", "--model.max-tokens: expected more than 67, found 60"),
+    (drop, "model:naqanet --model.dropout 1", "--model.dropout: expected at least 0 and less"),
 ]
 
 
@@ -113,7 +113,7 @@ def test_the_flag_is_named(module, flags, line, capsys):
         (
             triviaqa.COMMANDS,
             "prepare --qa-file q --evidence e --out o --windows.max-tokens 64",
-            "windows: max_tokens: expected room for a document besides max_question_tokens (64)",
+            "--windows.max-tokens: expected room for a document besides max_question_tokens (64)",
         ),
         (
             triviaqa.COMMANDS,
@@ -122,7 +122,7 @@ def test_the_flag_is_named(module, flags, line, capsys):
         ),
         (build.COMMANDS, "show --folder f --count -1", "count: expected at least 1, found -1"),
         (Quickstart, "--seeds -1", "seeds: expected at least 0"),
-        (Quickstart, "--equations.largest 1", "equations: largest: expected at least 2, found 1"),
+        (Quickstart, "--equations.largest 1", "--equations.largest: expected at least 2, found 1"),
     ],
 )
 def test_so_it_is_by_other_commands(commands, line, told, capsys):

@@ -282,16 +282,16 @@ def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
             ["prepare", "--folder", "nowhere", "--out", "x"],
             "nowhere: expected drop_dataset_train.json",
         ),
-        (["prepare", "--folder", "official", "--out", "x", "--max-words", "0"], "max_words: "),
+        (["prepare", "--folder", "official", "--out", "x", "--max-words", "0"], "--max-words: "),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
             + ["--model.normalize", "equations", "--model.product-over", "tokens"],
-            "model: product_over: expected numbers, found tokens",
+            "--model.product-over: expected numbers, found tokens",
         ),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
             + ["--model.no-tag-bias", "nan"],
-            "model: no_tag_bias: expected a finite number",
+            "--model.no-tag-bias: expected a finite number",
         ),
     ],
 )

@@ -194,8 +194,8 @@ def test_other_rules_are_refused_with_the_flags_to_use(root, capsys, tmp_path, r
     [
         ("--model.word-vectors", "nowhere.txt", "nowhere.txt: expected a file"),
         ("--model.word-size", 9, "line 1: expected a word and 9 numbers, found 8"),
-        ("--model.hidden-size", 15, "hidden_size: expected an even number"),
-        ("--model.max-question-words", 0, "max_question_words: expected at least 1"),
+        ("--model.hidden-size", 15, "--model.hidden-size: expected an even number"),
+        ("--model.max-question-words", 0, "--model.max-question-words: expected at least 1"),
     ],
 )
 def test_what_is_wrong_is_told(root, capsys, tmp_path, flag, value, culprit):

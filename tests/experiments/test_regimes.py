@@ -106,8 +106,8 @@ def test_maps_are_differences_on_the_seeds_that_both_objectives_have(tmp_path):
     ("flags", "culprit"),
     [
         (["--maps", "size"], "maps: "),
-        (["--values.size", "7"], "values: size: "),
-        (["--base.width", "5"], "base: width: "),
+        (["--values.size", "7"], "--values.size: "),
+        (["--base.width", "5"], "--base.width: "),
         (["--values.size", "1"], "spurious"),
         (["--objectives", "mml", "mml"], "objectives: "),
     ],

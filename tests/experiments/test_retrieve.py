@@ -93,7 +93,7 @@ def test_mistakes_are_told(files, tmp_path, capsys):
     assert "expected an index (run `index` first), found none or an incomplete one" in line
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", *asked,
                  "--retriever.articles", 0)  # fmt: skip
-    assert "retriever: articles: expected at least 1, found 0" in line
+    assert "--retriever.articles: expected at least 1, found 0" in line
     (tmp_path / "none.jsonl").write_text('{"question": "?", "answer": ["a"]}')
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", "--questions",
                  tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip

@@ -353,9 +353,9 @@ def test_packed_rows_in_two_parts_train_too(root):
 @pytest.mark.parametrize(
     ("flag", "value", "named"),
     [
-        ("--loop.seed", 5, "loop.seed: 0 originally, 5 now"),
-        ("--latent.likelihood", "position", "latent.likelihood: span originally, position now"),
-        ("--objective.tau", 3, "objective.tau: 2 originally, 3 now"),
+        ("--loop.seed", 5, "--loop.seed: 0 originally, 5 now"),
+        ("--latent.likelihood", "position", "--latent.likelihood: span originally, position now"),
+        ("--objective.tau", 3, "--objective.tau: 2 originally, 3 now"),
     ],
 )
 def test_other_settings_do_not_continue_a_run(root, capsys, flag, value, named):

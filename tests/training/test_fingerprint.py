@@ -64,9 +64,15 @@ def test_only_what_differs_is_told():
     with pytest.raises(InputError) as error:
         check_same(stored, ours, Path("run"))
     assert str(error.value) == (
-        "run: cannot resume with different settings (contents of data.0.windows.stride: "
-        "8 originally, 9 now); use the same settings or another folder"
+        "run: cannot resume with different settings (--data: windows.stride "
+        "8 originally, 9 now); repeat the original ones, name another --out, or delete this run"
     )
+
+
+def test_a_longer_run_starts_from_the_first():
+    stored, ours = ({"loop.num_steps": steps, "loop.seed": "1"} for steps in "23")
+    with pytest.raises(InputError, match=r"\(--loop.num-steps: 2 originally, .*--init-from, an"):
+        check_same(stored, ours, Path("run"))
 
 
 @pytest.mark.parametrize(("stored", "ours"), [("300", "300.0"), ("-2.0", "-2"), ("0", "0.0")])

@@ -192,15 +192,15 @@ def test_data_that_ends_is_an_input_error(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"optimizer": OptimizerConfig(learning_rate=2e-2)}, "optimizer.learning_rate"),
-        ({"optimizer": dataclasses.replace(OPTIMIZER, ema_decay=0.5)}, "optimizer.ema_decay"),
+        ({"optimizer": OptimizerConfig(learning_rate=2e-2)}, "optimizer.learning-rate"),
+        ({"optimizer": dataclasses.replace(OPTIMIZER, ema_decay=0.5)}, "optimizer.ema-decay"),
         ({"config": dataclasses.replace(CONFIG, seed=1)}, "loop.seed"),
-        ({"fingerprint": {"batch_size": "8"}}, "batch_size"),
+        ({"fingerprint": {"batch_size": "8"}}, "batch-size"),
     ],
 )
 def test_a_folder_of_another_run_is_refused(undisturbed, changes, named):
     folder, _ = undisturbed
-    with pytest.raises(InputError, match=rf"different settings \({named}: [^;]* now\)"):
+    with pytest.raises(InputError, match=rf"different settings \(--{named}: [^;]* now\)"):
         run(folder, **changes)
 
 

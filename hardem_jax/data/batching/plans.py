@@ -134,7 +134,7 @@ class Plan(Sequence[Step], abc.ABC):
         if num_items < config.batch_size:
             raise InputError(
                 f"training data: expected at least one batch of {config.batch_size} inputs with a "
-                f"solution, found {num_items}"
+                f"solution, found {num_items}; choose a smaller --batches.batch-size"
             )
         longest = int(sizes[:, 0].max(initial=0))
         limit = min(config.buckets[-1], config.packed_tokens or longest)
@@ -145,7 +145,7 @@ class Plan(Sequence[Step], abc.ABC):
             )
         if config.packed_tokens and config.batch_size % (config.accumulate * num_devices):
             raise InputError(
-                f"batches.batch_size: expected a multiple of {config.accumulate * num_devices} "
+                f"--batches.batch-size: expected a multiple of {config.accumulate * num_devices} "
                 f"for packing ({config.accumulate} micro-batches on {num_devices} devices), "
                 f"found {config.batch_size}"
             )
