@@ -1,22 +1,17 @@
 """Data sets with Z built once, on one machine or on many: ``python -m experiments.build --help``.
 
 A build holds questions, documents and Z, in the shards of TFDS; no tokens, so that it serves every
-encoder. With the folder of the official files, or without one where there is a lasting record of
-the download's digest (TriviaQA, DROP, WikiSQL)::
+encoder. Without ``--folder``, official files are downloaded where there is a lasting record of
+their digest (TriviaQA, DROP, WikiSQL)::
 
     python -m experiments.build build --out built --folder drop data-set:drop-num
     python -m experiments.build build --out built --folder drop --beam direct_num_workers=8 \
         data-set:drop-num --data-set.rules.percent term
     python -m experiments.build show --folder built/hardem_drop_num --split train
-    python -m experiments.drop train --data built/hardem_drop_num --dev built/hardem_drop_num ...
 
-Numeric and table questions are trained on as they are built. For reading, ``prepare`` cuts the
-documents of a build into windows; it writes what ``prepare`` of the data set's own module writes
-from the same files. Builds with other options or other files lie in folders of their own; name the
-one to read.
-
-``--beam`` takes the options of Apache Beam, without dashes, for Dataflow, Flink and Spark, too: see
-`hardem_jax.data.builders.beam`.
+Numeric and table questions are trained on as they are built; for reading, ``prepare`` cuts the
+documents of a build into windows. Builds with other options or files lie in folders of their own.
+``--beam`` takes the options of Apache Beam, without dashes: see `hardem_jax.data.builders.beam`.
 """
 
 from __future__ import annotations

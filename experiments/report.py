@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from hardem_jax.data.files import check_writable, write_json, write_text
 from hardem_jax.errors import InputError
@@ -145,21 +143,23 @@ def print_whole(*shown: Any) -> None:
 
 
 def _parts(drawn: Table, room: int) -> Iterator[Table]:
-    columns = [[str(x) for x in (column.header, *column.cells)] for column in drawn.columns]
-    left = [n for n, column in enumerate(drawn.columns) if column.justify == "left"]
-    borders = 3
-    widths = [
-        max(cell_len(line) for text in column for line in text.split("\n")) + borders
-        for column in columns
-    ]
-    pending = [n for n in range(len(columns)) if n not in left]
-    while pending:
-        used = np.cumsum([1 + sum(widths[n] for n in left), *(widths[n] for n in pending)])
-        count = max(1, int((used <= room).sum()) - 1)
-        part = Table(title=drawn.title)
-        for n in (chosen := left + pending[:count]):
-            part.add_column(columns[n][0], justify=drawn.columns[n].justify)
-        for row in zip(*(columns[n][1:] for n in chosen), strict=True):
-            part.add_row(*row)
-        yield part
-        pending = pending[count:]
+    def part(columns: Sequence[Column]) -> Table:
+        table = Table(title=drawn.title)
+        for column in columns:
+            table.add_column(column.header, justify=column.justify)
+        for row in zip(*(column.cells for column in columns), strict=True):
+            table.add_row(*row)
+        return table
+
+    left = [column for column in drawn.columns if column.justify == "left"]
+    rest = [column for column in drawn.columns if column.justify != "left"]
+    while rest:
+        count = len(rest)
+        while count > 1 and _UNBOUNDED.measure(part([*left, *rest[:count]])).maximum > room:
+            count -= 1
+        yield part([*left, *rest[:count]])
+        rest = rest[count:]
+
+
+#: To measure by.
+_UNBOUNDED = Console(width=10_000)

@@ -2,23 +2,20 @@
 
 One step is forward, loss over Z and selector loss, backward, clipping by the global norm and
 AdamW, with dropout: `hardem_jax.training` on a `SpanReader`, and the same written for
-`transformers` BertModel with SDPA, eager and through `torch.compile`. Weights (random), batch,
-rates and hyperparameters are the same; before anything is measured, losses and gradient norms of
-two steps without dropout must agree.
+`transformers` BertModel with SDPA, eager, through `torch.compile`, or compiled for CUDA graphs
+("pytorch-graphs", the fastest on a GPU). Weights (random), batch, rates and hyperparameters are the
+same, and losses and gradient norms of two steps without dropout must agree.
 
-The variants take turns, each in a process of its own, for several rounds. Reported are medians
-over rounds and, round by round, the speed relative to the faster PyTorch variant. CPU time, of all
-threads together, is the steadier figure on a machine that others use too, because waiting costs
-none. An example is a row of the batch. The first step includes compilation; peak memory is of the
-device on a GPU, else of the whole process, the libraries' own code included. MFU is the
-share of what the maker's data sheet promises; `step_flops` says what is counted.
+The variants take turns, each in a process of its own. Reported are medians over rounds and, round
+by round, the speed relative to the faster PyTorch variant. CPU time, of all threads together, is
+steadier on a machine that others use too. The first step includes compilation; peak memory is of
+the device on a GPU, else of the whole process. `step_flops` says what is counted as a share of the
+maker's data sheet.
 
-"pytorch-graphs" is compiled for CUDA graphs (`mode="reduce-overhead"`), the fastest on a GPU.
-Those of all tasks have names of their own (the `benchmark` module of a task): what heads, losses
-and Z cost. "naqanet" has an encoder of its own. With
-``--minutes``, those of them that are not among the variants are measured as well, one after the
-other. Building a variant, which includes compiling, is given up once `BUILDING` of the minutes are
-over, and everything after `LATEST` of them.
+Steps of all tasks have names of their own (the `benchmark` module of a task): what heads, losses
+and Z cost. With ``--minutes``, those that are not among the variants are measured as well, one
+after the other; building a variant, which includes compiling, is given up once `BUILDING` of the
+minutes are over, and everything after `LATEST` of them.
 """
 
 import contextlib
@@ -34,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 from rich.progress import track
 
 from experiments.benchmark.steps import workers
@@ -319,7 +317,5 @@ def interleave(
 
 def quartiles(values: Sequence[float]) -> dict[str, float]:
     """Lower quartile, median and upper quartile; of one value, three times that value."""
-    if len(values) == 1:
-        return dict.fromkeys(("low", "median", "high"), values[0])
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    return {"low": low, "median": median, "high": high}
+    found = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    return dict(zip(("low", "median", "high"), found, strict=True))

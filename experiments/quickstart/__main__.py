@@ -10,18 +10,16 @@ in Z is the true one, which real data sets cannot show reliably.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 
-from experiments.quickstart.settings import EVALUATIONS, EquationSettings, Settings
+from experiments.quickstart.settings import EquationSettings, Settings
 from experiments.report import table
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import make_out
@@ -29,22 +27,20 @@ from hardem_jax.documents.planted import PlantedConfig
 from hardem_jax.equations.planted import PlantedEquationsConfig
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.progress import counted
 
 if TYPE_CHECKING:
     from experiments.quickstart.problem import Problem
     from hardem_jax.analysis.plots import History
 
-    #: By the name of an objective, of each run, and of all of them.
-    Histories = dict[str, list[History]]
-    Seconds = dict[str, float]
-
 #: Printed below the tables.
-MEANING = """
-All models have seen questions with their answers, and never which solution in Z is the true one.
-First-only trusts the first, so it learns to answer for the wrong reason wherever another is true.
-MML trusts all solutions by their probability and hard EM the most likely one; where both reach
-100 %, they have found out by themselves what the questions ask for. What differs on real data is
-in docs/results.md; more seeds (--seeds 0 1 2) show how far single runs vary."""
+MEANING = (
+    "All models have seen questions and answers, and never which solution in Z is the true one. "
+    "First-only trusts the first, and learns to answer for the wrong reason where another is true. "
+    "MML trusts all solutions by their probability, and hard EM the most likely one; where they "
+    "reach 100 %, they have found out what the questions ask for. docs/results.md has real data; "
+    "--seeds 0 1 2 shows how far single runs vary."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +74,6 @@ class Quickstart:
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:
-        compared: list[tuple[Problem, Histories, Seconds]] = []
         # Imported here because they import jax, which would slow down --help.
         from experiments.quickstart.equations import equation_problem
         from experiments.quickstart.spans import span_problem
@@ -86,47 +81,40 @@ class Quickstart:
 
         print(f"training on 1 x {available_devices()[0].device_kind}")
         make_out(self.out)
+        shown: list[Any] = []
         with tempfile.TemporaryDirectory() as folder:
             for name in self.problems:
                 if name == "spans":
                     problem = span_problem(self.spans, self.spans_training, Path(folder))
                 else:
                     problem = equation_problem(self.equations, self.equations_training)
-                compared.append((problem, *self._compare(problem, Path(folder))))
-        for results in compared:
-            self._report(*results)
-        print(MEANING)
+                shown += self._compare(problem, Path(folder))
+        for item in (*shown, MEANING):
+            Console(highlight=False).print(item)
 
-    def _compare(self, problem: Problem, folder: Path) -> tuple[Histories, Seconds]:
+    def _compare(self, problem: Problem, folder: Path) -> list[Any]:
         settings = problem.settings
         objectives: dict[str, Objective] = {
             "First-only": FirstOnly(),
             "MML": MML(),
             "Hard EM": HardEM(tau=settings.steps / 2),
         }
-        histories: Histories = {name: [] for name in objectives}
+        histories: dict[str, list[History]] = {name: [] for name in objectives}
         seconds = dict.fromkeys(objectives, 0.0)
-        console = Console(stderr=True)
-        shown = console.is_terminal and not self.verbose
-        with Progress(console=console, transient=True, disable=not shown) as progress:
-            for seed, name in itertools.product(self.seeds, objectives):
-                label = f"{problem.name}: {name}, seed {seed}"
-                if not shown:
-                    print(label, flush=True)
-                task, began = progress.add_task(label, total=EVALUATIONS), time.monotonic()
-                run = problem.train(
-                    objectives[name],
-                    seed=seed,
-                    run_dir=folder / f"{problem.name}-{name}-{seed}",
-                    verbose=self.verbose,
-                    evaluated=functools.partial(progress.advance, task),
-                )
-                progress.update(task, visible=False)
-                histories[name].append(run)
-                seconds[name] += time.monotonic() - began
-        return histories, seconds
+        runs = [*itertools.product(self.seeds, objectives)]
+        for seed, name in counted(runs, f"{problem.name}: trainings"):
+            print(f"{problem.name}: {name}, seed {seed}", flush=True)
+            began = time.monotonic()
+            run_dir = folder / f"{problem.name}-{name}-{seed}"
+            run = problem.train(objectives[name], seed=seed, run_dir=run_dir, log=self.verbose)
+            histories[name].append(run)
+            seconds[name] += time.monotonic() - began
+        return self._report(problem, histories, seconds)
 
-    def _report(self, problem: Problem, histories: Histories, seconds: Seconds) -> None:
+    def _report(
+        self, problem: Problem, histories: dict[str, list[History]], seconds: dict[str, float]
+    ) -> list[Any]:
+        """A table, what to compare it with, and the file of a figure."""
         rows = []
         for name, runs in histories.items():
             last = {metric: [run[-1][metric] for run in runs] for metric in problem.scores}
@@ -135,13 +123,12 @@ class Quickstart:
             rows.append({"objective": name, **scores, "seconds": time})
         columns = {label: metric for metric, label in problem.scores.items()}
         columns = {"objective": "objective", **columns, "seconds per run": "seconds"}
-        Console().print(table(f"{problem.title}, after the last step", rows, columns))
-        print(problem.note)
         figure = self.out / f"{problem.name}.png"
         from hardem_jax.analysis.plots import learning_curves  # slow to import
 
         learning_curves(histories, metrics=problem.scores, file=figure)
-        print(f"Learning curves: {figure}")
+        drawn = table(f"{problem.title}, after the last step", rows, columns)
+        return [drawn, problem.note, f"Learning curves: {figure}"]
 
 
 def _mean_and_range(values: list[float]) -> str:

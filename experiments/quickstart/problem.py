@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from flax import nnx
 
-from experiments.quickstart.settings import EVALUATIONS, Settings
+from experiments.quickstart.settings import Settings
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.encoders.bert import Bert, BertConfig
@@ -46,16 +46,8 @@ class Problem:
     sizes: np.ndarray
     pad: Callable[[Any, int], Pad]
 
-    def train(
-        self,
-        objective: Objective,
-        *,
-        seed: int,
-        run_dir: Path,
-        verbose: bool,
-        evaluated: Callable[[], Any],
-    ) -> "History":
-        """Trains once and returns the evaluations; calls ``evaluated`` after each."""
+    def train(self, objective: Objective, *, seed: int, run_dir: Path, log: bool) -> "History":
+        """Trains once, with a log on stderr or without, and returns the evaluations."""
         steps, inputs = self.settings.steps, self.inputs
         longest = max(part.sizes[:, 0].max() for part in (inputs, self.dev_inputs))
         shapes = BatchConfig(self.settings.batch_size, buckets=(int(longest),), negatives=0)
@@ -63,19 +55,13 @@ class Problem:
         pad = self.pad(inputs, shapes.num_solutions(self.sizes))
         graphdef, params = self.start(seed)
         reader = BatchReader(self.task, graphdef, self.pad, batches=shapes)
-        eval_every = max(1, steps // EVALUATIONS)
-
-        def evaluate(params: Any) -> Mapping[str, float]:
-            scores, _ = reader.evaluate(params, self.dev, self.dev_inputs)
-            evaluated()
-            return scores
-
+        eval_every = max(1, steps // 6)
         result = train(
             loss_fn=self.make_loss(graphdef, objective),
             params=params,
             optimizer=self.settings.optimizer,
             batches=iter(training_batches(inputs, plan, pad=pad)),
-            evaluate=evaluate,
+            evaluate=lambda params: reader.evaluate(params, self.dev, self.dev_inputs)[0],
             config=LoopConfig(
                 num_steps=steps,
                 monitor="em",
@@ -84,7 +70,7 @@ class Problem:
                 log_every=eval_every,
                 patience=None,
                 seed=seed,
-                progress=verbose,
+                progress=log,
             ),
             directory=run_dir,
             mesh=data_mesh(1),

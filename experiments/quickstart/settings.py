@@ -6,9 +6,6 @@ from hardem_jax.equations.config import Normalize, TaggerConfig
 from hardem_jax.errors import require
 from hardem_jax.training.config import OptimizerConfig
 
-#: Of every run.
-EVALUATIONS = 6
-
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

@@ -48,10 +48,10 @@ class Worker:
 
     def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
         """What one of the functions below returns in the process, or a `WorkerError`."""
-        left = None if self.until == math.inf else max(0.0, self.until - time.monotonic())
+        left = max(0.0, self.until - time.monotonic())
         try:
             self._pipe.send((function, arguments))
-            if not self._pipe.poll(left):
+            if not self._pipe.poll(None if left == math.inf else left):
                 self._process.kill()
                 raise WorkerError("its time was over (--minutes)", "")
             done, returned = self._pipe.recv()
