@@ -262,11 +262,6 @@ def check_choice(value: object, choices: object, name: str) -> None:
 def _describe(value: object) -> str:
     if value is None:
         return "None"
-    if isinstance(value, str):
-        return f"the string {_short(value)}"
-    return f"{type(value).__name__} {_short(value)}"
-
-
-def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    text = text if len(text) <= 60 else f"{text[:57]}..."
+    return f"the string {text}" if isinstance(value, str) else f"{type(value).__name__} {text}"

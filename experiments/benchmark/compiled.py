@@ -54,31 +54,7 @@ CHIPS = {
 }
 GPUS = ("h100", "h200")
 # What XLA asks about a GPU. Both have the same chip, beside different memories.
-_HOPPER = """
-gpu_device_info {{
-  threads_per_block_limit: 1024
-  threads_per_warp: 32
-  shared_memory_per_block: 49152
-  shared_memory_per_core: 233472
-  shared_memory_per_block_optin: 232448
-  threads_per_core_limit: 2048
-  core_count: 132
-  fpus_per_core: 128
-  block_dim_limit_x: 2147483647
-  block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  registers_per_core_limit: 65536
-  registers_per_block_limit: 65536
-  l2_cache_size: 52428800
-  clock_rate_ghz: 1.98
-  memory_bandwidth: {memory_bandwidth}
-  device_memory_size: {device_memory_size}
-  cuda_compute_capability {{ major: 9 }}
-}}
-platform_name: "CUDA"
-dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
-device_description_str: "NVIDIA {name}"
-"""
+_HOPPER = Path(__file__).with_name("hopper.textproto").read_text("utf-8")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -127,15 +127,9 @@ def made_by(num_devices: int) -> dict[str, Any]:
         },
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "devices": _devices(num_devices),
+        "devices": f"{num_devices} x {jax.devices()[0].device_kind}",
         "processes": jax.process_count(),
     }
-
-
-def _devices(count: int) -> str:
-    import jax
-
-    return f"{count} x {jax.devices()[0].device_kind}"
 
 
 def _commit(folder: Path) -> str | None:
@@ -282,7 +276,7 @@ class TrainCommand(Setting):
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"
             )
         _check_out(self.out)
-        say(f"training on {_devices(mesh.size)}")
+        say(f"training on {mesh.size} x {mesh.devices.flat[0].device_kind}")
         run = self.start(mesh)
         say(f"{run.about}; {self.objective}")
         settings = self.settings(run.data)

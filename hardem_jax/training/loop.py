@@ -120,28 +120,26 @@ def train(
         loss_fn: see `LossFn`.
         params: initial values, a pytree of arrays of floats; not modified.
         optimizer: see `OptimizerConfig`.
-        batches: fresh iterator over the `Batch`es of a repeating Grain dataset, which unlike a
-            generator can find its place again in a resumed run.
-        evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
-            metrics; must not depend on anything else that changes during the run.
+        batches: fresh iterator over the `Batch`es of a repeating Grain dataset, which a resumed run
+            finds its place in again.
+        evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one), and
+            nothing else that changes during the run, to metrics.
         config: see `LoopConfig`.
         directory: the run's folder: `last/`, `best/`, `metrics.jsonl`; locked during the run.
         mesh: defaults to all devices.
-        fingerprint: further settings by name (data files, model, batch size), in addition to
-            those of `config` and `optimizer`; a run cannot be resumed with other settings.
-        accumulate: number k of micro-batches per step; above 1, the arrays of a batch are
-            `[k, R, ...]`.
-        memory: what the loss knows about each training input before the first step, if it has a
-            memory (`TrainState.memory`); batches then have the entry `item`.
-        params_per_token: how many parameters a token passes through; with it, and a metric
-            `tokens`, the log holds `mfu` on devices of known peak.
-        example_batches: batches with the shapes to expect and any content. The step is compiled
-            for them, in parallel, while the first batches are read; other shapes are compiled
-            on first use.
-        metric_names: metrics that `evaluate` may return; if given, the monitored metric is
-            checked before the first step instead of at the first evaluation.
+        fingerprint: settings by name besides those of `config` and `optimizer`; a run cannot be
+            resumed with others.
+        accumulate: micro-batches k of a step; above 1, arrays of a batch are `[k, R, ...]`.
+        memory: what a loss with a memory (`TrainState.memory`) knows about each training input
+            before the first step; batches then have the entry `item`.
+        params_per_token: parameters that a token passes through; with it, and a metric `tokens`,
+            the log holds `mfu` on devices of known peak.
+        example_batches: any content in the shapes to expect, for which the step is compiled, in
+            parallel, while the first batches are read; others are compiled on first use.
+        metric_names: metrics that `evaluate` may return, to check the monitored one before the
+            first step.
         on_new_run: called in the primary process before the first step of a new run, when the
-            folder is still empty; not called on resumption.
+            folder is still empty.
         observe: records what the metrics of an evaluation do not hold.
 
     Raises:

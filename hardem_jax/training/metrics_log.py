@@ -91,7 +91,7 @@ class RunLog:
 
     def compiling(self, shapes: int) -> None:
         """Says what is done before the first step, which may take minutes."""
-        self._print(f"compiling the training step for {shapes} shapes of batches")
+        self._print(f"compiling the training step (shapes of batches: {shapes})")
 
     def first_step(self, step: int, compiling: float, first: float) -> None:
         """Logs start-up time and resets the throughput clock so that rates exclude compilation.

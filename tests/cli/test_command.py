@@ -153,26 +153,6 @@ def test_what_is_no_flag_ends_with_code_2(line, told, capsys):
     assert told in commands.fails(triviaqa, capsys, *line.split())
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("export --run-dir rnus/mml --out o", "found no config.json in it{}"),
-        ("train --data prepard/train --dev y --out z", "found none or an incomplete one{}"),
-        ("prepare --qa-file qa/wiki-train.jsn --evidence e --out o", "nothing of that name{}"),
-    ],
-)
-@pytest.mark.parametrize("there", [True, False])
-def test_a_mistyped_path_gets_a_suggestion(line, said, there, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("qa").mkdir()
-    similar = {"rnus": "runs", "prepard": "prepared", "qa/wiki-train.jsn": "wiki-train.json"}
-    name = next(similar[part] for part in similar if part in line)
-    if there:
-        (Path("qa") / name if name.endswith("json") else Path(name)).mkdir()
-    advice = f" (perhaps you meant {name})" if there else ""
-    assert commands.fails(triviaqa, capsys, *line.split()).endswith(said.format(advice))
-
-
 #: Folders of a project of one's own, by a file that tells what they are.
 PLACES = ("prepared/train/meta.json", "runs/mml/best/1", "built/drop/1/1.0.0/build.json")
 PLACES += ("exported/config.json",)
@@ -193,6 +173,9 @@ PLACES += ("exported/config.json",)
         ("drop train --data prepared/train --dev d --out o", "found a prepared split, which"),
         ("drop train --data nope --dev d --out o", "expected one complete build (run `prepare`"),
         ("inspect runs/mmm --out o.html", "found nothing; there is runs/mml"),
+        ("spans export --run-dir rnus/mml --out o", "no config.json in it (perhaps you meant runs"),
+        ("spans train --data prepard/a --dev y --out z", "incomplete one (perhaps you meant prep"),
+        ("spans prepare --qa-file fil --evidence e --out o", "that name (perhaps you meant file)"),
         ("spans evaluate --run-dir memory://x --data d", "gs:// or s3://, found memory://"),
         ("spans train --data d --dev d --out memory://x", "gs:// or s3://, found memory://"),
         ("spans prepare --qa-file {file} --evidence . --tokenizer ./x --out o", "none"),

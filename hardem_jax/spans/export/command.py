@@ -196,10 +196,8 @@ def _encoder_name(text: str) -> str:
 
 def _written(out: Path) -> str:
     """What an export says at its end: files, and how PyTorch loads them."""
-    sizes = {file.name: file.stat().st_size for file in sorted(out.iterdir())}
-    files = ", ".join(f"{name} ({max(1, round(size / 1e3)):,} kB)" for name, size in sizes.items())
     folder = shown(out)
-    return f"""{folder}: {files}
+    return f"""{folder}: {", ".join(sorted(file.name for file in out.iterdir()))}
 To load it in PyTorch (README.md has the code that answers a question):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
     model = AutoModelForQuestionAnswering.from_pretrained({str(folder)!r})
