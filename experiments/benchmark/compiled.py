@@ -204,14 +204,11 @@ def compiled_step(
 
 
 def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
-    """Memory, operations, bytes and collectives of one chip's program.
+    """Memory (the most at a time), operations, bytes and collectives of one chip's program.
 
-    Returns:
-        ``parameters``; ``memory_gib`` (the most at a time); ``flops`` as XLA counts them on TPUs
-        (the body of a loop once, which leaves out most of an LSTM, and nothing of a kernel; None on
-        GPUs); ``num_bytes`` read and written, on TPUs as XLA counts them in the same way, on GPUs
-        from ``by_kind``, see `kernels_by_kind` (empty on TPUs); ``collectives`` and attention's
-        ``kernels``, see the functions of these names.
+    On TPUs ``flops`` and ``num_bytes`` are what XLA counts (the body of a loop once, which leaves
+    out most of an LSTM, and nothing of a kernel); on GPUs bytes are those of ``by_kind``, see
+    `kernels_by_kind`, and ``flops`` is None.
     """
     from hardem_jax.encoders.ops.attention import kernels
 

@@ -102,14 +102,13 @@ def small_encoder(vocab_size: int, width: int, *, seed: int, look: Literal[1, -1
 def start_by_matching(encoder: Bert, *, seed: int, look: Literal[1, -1] = 1) -> None:
     """Initialises a small encoder in place so that it learns to read within minutes.
 
-    With BERT's own initialisation attention is uniform, and a reader this small needs thousands
-    of steps, varying with the seed, to discover that it has to compare words at all. A pretrained
-    encoder can already do that, so this "mimetic" initialisation (Trockman and Kolter, 2023)
-    provides it. Words take one half of the hidden units; positions, as sines and cosines, and
-    token types take the other. Queries and keys are multiples of the identity up to a rotation,
-    and values are copied. The first head then attends to the same word, also in the question, the
-    second to the next (`look` 1) or previous word (-1). Nothing reveals the true solution, and all
-    weights are trained.
+    BERT's own initialisation has uniform attention, and so small a reader needs thousands of steps
+    to discover that it has to compare words at all, as a pretrained encoder can. In this "mimetic"
+    one (Trockman and Kolter, 2023) words take half of the hidden units, positions, as sines and
+    cosines, and token types the other; queries and keys are multiples of the identity up to a
+    rotation, and values are copied. So the first head attends to the same word, also in the
+    question, the second to the next (`look` 1) or previous one (-1). Nothing reveals the true
+    solution, and all weights are trained.
     """
     width = encoder.config.hidden_size
     rng = np.random.default_rng(seed)

@@ -96,12 +96,8 @@ class RunLog:
     def first_step(self, step: int, compiling: float, first: float) -> None:
         """Logs start-up time and resets the throughput clock so that rates exclude compilation.
 
-        Only a line that is due at the first step itself has nothing else to take its rates from.
-
-        Args:
-            step: number of the first step of this process.
-            compiling: seconds spent compiling ahead of the first batch.
-            first: seconds taken by the step, from requesting its batch to its result.
+        They are the seconds spent ``compiling`` ahead of the first batch, and those of the
+        ``first`` step, from requesting its batch to its result.
         """
         total = self._clock() - self._began
         self._print(

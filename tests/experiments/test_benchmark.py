@@ -233,7 +233,7 @@ def test_turns_change_and_no_round_begins_that_would_end_too_late(monkeypatch):
         (["--tokens", "8"], "tokens: expected at least 16, found 8"),
         (["--shortest", "0.1"], "shortest: "),
         (["--variants"], "variants: "),
-        (["--out", "nowhere/out.json"], "out: expected an existing folder"),
+        (["--out", "nowhere/out.json"], "out.json: cannot be written, its folder does not exist"),
         (["--tokens"], "tokens: "),
     ],
 )

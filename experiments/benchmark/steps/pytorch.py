@@ -16,11 +16,8 @@ from hardem_jax.spans.benchmark import random_batch
 class SpanReader(torch.nn.Module):
     """Encoder, span head and selector; calling it gives the loss of hard EM on a batch.
 
-    Args:
-        setting: sizes and rates.
-        folder: weights.
-        masked: mask padding. Compiled, transformers makes a mask [B, 1, T, T] of it, with which
-            SDPA cannot use flash attention.
+    Of ``masked`` padding transformers makes, compiled, a mask [B, 1, T, T], with which SDPA cannot
+    use flash attention.
     """
 
     def __init__(self, setting: Setting, folder: Path, *, masked: bool):
@@ -69,16 +66,11 @@ class SpanReader(torch.nn.Module):
 
 
 class ReaderStep:
-    """Model, optimiser and batch.
+    """Model, optimiser and batch; ``mode`` is that of `torch.compile`, None to compile nothing.
 
-    Args:
-        setting, folder: see `SpanReader`.
-        mode: of `torch.compile`, None to compile nothing. Clipping and update stay eager: compiled,
-            they were slower (H200, 34.3 to 40.5 ms a step instead of 33.2).
-
-    Where no row has padding, the mask is left out, so that attention is flash attention.
-
-    The optimiser is PyTorch's fused AdamW, the fastest of its three on CPU and on GPU.
+    Clipping and update stay eager: compiled, they were slower (H200, 34.3 to 40.5 ms a step instead
+    of 33.2). PyTorch's fused AdamW is the fastest of its three on CPU and on GPU. Where no row has
+    padding, the mask is left out, so that attention is flash attention.
     """
 
     def __init__(self, setting: Setting, folder: Path, *, mode: str | None = None):

@@ -127,9 +127,6 @@ class Setting(StepFlags):
             raise InputError(f"rows: expected an even number, found {self.rows}")
         require(self, "shortest", at_least=0.5, at_most=1)
         require(self, "dropout", "attention_dropout", at_least=0, below=1)
-        if self.out is not None and not self.out.parent.is_dir():
-            # Now, and not after the measurements.
-            raise InputError(f"out: expected an existing folder, found none at {self.out.parent}")
 
     @property
     def sizes(self) -> Sizes:
