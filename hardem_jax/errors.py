@@ -120,12 +120,14 @@ def similar_path(path: Any) -> str:
 
 
 def offered(path: Any, *marks: str) -> str:
-    """Names folders below or beside a path that hold one of these files, to complete a message."""
+    """Completes a message about a path that is not there, or not what is expected: a similar name
+    beside it, or folders below or beside it that hold one of these files."""
+    if similar := similar_path(path):
+        return similar
     for place in (Path(path), Path(path).parent):
         try:
-            found = [
-                x for x in sorted(place.iterdir()) if any((x / mark).exists() for mark in marks)
-            ]
+            inside = sorted(place.iterdir())
+            found = [x for x in inside if any((x / mark).exists() for mark in marks)]
         except OSError:  # no folder, or one that may not be read
             continue
         if found:

@@ -16,7 +16,7 @@ from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import prepare_split
-from hardem_jax.errors import InputError, offered, similar_path
+from hardem_jax.errors import InputError, offered
 from hardem_jax.objectives import label
 from hardem_jax.registry import check_task, task_module, task_type, tasks
 from hardem_jax.settings import from_json
@@ -99,7 +99,7 @@ def open_source(
     Where a build of documents is cut for a run, its windows are read from ``scratch``.
     """
     if not os.path.isdir(path):
-        near = similar_path(path) or offered(path, "best", "last", "comparison.json", "meta.json")
+        near = offered(path, "best", "last", "comparison.json", "meta.json")
         expected = "a run, a comparison, a split or a build"
         raise InputError(f"{path}: expected {expected}, found nothing{near}")
     if os.path.isfile(path / "config.json"):

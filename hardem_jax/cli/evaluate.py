@@ -23,7 +23,7 @@ from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.cli.command import peak_mib
 from hardem_jax.cli.train import OnDevices
 from hardem_jax.data.files import check_writable, file_digest, kind_of, write_json, write_text
-from hardem_jax.errors import InputError, offered, require, similar_path
+from hardem_jax.errors import InputError, offered, require
 from hardem_jax.progress import counted
 from hardem_jax.registry import task_type
 from hardem_jax.task.run_config import check_run
@@ -204,8 +204,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         """Name of the split, and a digest of what it holds."""
         manifest, meta = self.data / MANIFEST, self.data / "meta.json"
         if not os.path.isfile(meta):
-            near = similar_path(self.data) or offered(self.data, "meta.json")
-            found = kind_of(self.data) or f"no meta.json{near}"
+            found = kind_of(self.data) or f"no meta.json{offered(self.data, 'meta.json')}"
             raise InputError(f"{self.data}: expected a prepared split, found {found}")
         record = manifest if has_checksums(self.data) else meta
         return self.data.absolute().name, file_digest(record)

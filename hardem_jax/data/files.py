@@ -22,7 +22,7 @@ from hardem_jax.checksums import (
     write_checksums,
 )
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.errors import InputError, check_unicode, found_by, offered, similar_path
+from hardem_jax.errors import InputError, check_unicode, found_by, offered
 from hardem_jax.locks import LOCK_FILE, locked
 
 
@@ -170,10 +170,8 @@ _KINDS = {
     "best": "a run",
     "last": "a run",
     "config.json": "an encoder, an exported reader or a run without checkpoints",
-    **dict.fromkeys(
-        (f"{below}build.json" for below in ("", "*/", "*/*/", "*/*/*/")),
-        "a build, which commands of numbers and tables take, and `experiments.build prepare`",
-    ),
+    "**/build.json": "a build, which commands of numbers and tables take, and `experiments.build "
+    "prepare`",
 }
 
 
@@ -200,8 +198,7 @@ def read_meta(
     if verify and has_checksums(folder):
         verify_checksums(folder)
     if not os.path.isfile(folder / file):  # pathlib's own raises on an over-long name
-        near = similar_path(folder) or offered(folder, file)
-        found = kind_of(folder) or f"none or an incomplete one{near}"
+        found = kind_of(folder) or f"none or an incomplete one{offered(folder, file)}"
         raise InputError(f"{folder}: expected {what}, found {found}")
     meta = read_json_object(folder / file)
     if (found := meta.get("format")) != format:

@@ -10,7 +10,7 @@ from hardem_jax.checksums import has_checksums, verify_checksums
 from hardem_jax.data.files import kind_of
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.errors import InputError, offered, similar_path
+from hardem_jax.errors import InputError, offered
 from hardem_jax.settings import from_json
 
 T = TypeVar("T")
@@ -19,9 +19,8 @@ T = TypeVar("T")
 def check_run(run_dir: Path) -> None:
     """Checks that a folder holds a run whose configuration and vocabulary are intact."""
     if not os.path.isfile(run_dir / "config.json"):
-        near = similar_path(run_dir) or offered(run_dir, "best", "last")
-        found = kind_of(run_dir) or "no config.json in it"
-        raise InputError(f"{run_dir}: expected the folder of a run, found {found}{near}")
+        found = (kind_of(run_dir) or "no config.json in it") + offered(run_dir, "best", "last")
+        raise InputError(f"{run_dir}: expected the folder of a run, found {found}")
     if has_checksums(run_dir):  # none if it was killed before it wrote them
         verify_checksums(run_dir)
 
