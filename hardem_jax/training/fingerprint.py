@@ -118,7 +118,7 @@ def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) 
     if not differing:
         return
     of_flags: dict[str, list[str]] = {}
-    for name in differing:
+    for name in sorted(differing, key=lambda name: name.endswith(".content")):  # digests last
         flag, field = name, ""
         if name.startswith(_CONTENTS):  # of the folder that a flag names
             flag, _, rest = name.removeprefix(_CONTENTS).partition(".")
