@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from experiments.quickstart.problem import Problem
     from hardem_jax.analysis.plots import History
 
-#: Printed below the tables.
-MEANING = (
-    "All models have seen questions and answers, and never which solution in Z is the true one. "
-    "First-only trusts the first, and learns to answer for the wrong reason where another is true. "
-    "MML trusts all solutions by their probability, and hard EM the most likely one; where they "
-    "reach 100 %, they have found out what the questions ask for. docs/results.md has real data; "
-    "--seeds 0 1 2 shows how far single runs vary."
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Quickstart:
@@ -89,7 +80,7 @@ class Quickstart:
                 else:
                     problem = equation_problem(self.equations, self.equations_training)
                 shown += self._compare(problem, Path(folder))
-        for item in (*shown, MEANING):
+        for item in (*shown, Path(__file__).with_name("meaning.txt").read_text("utf-8")):
             Console(highlight=False).print(item)
 
     def _compare(self, problem: Problem, folder: Path) -> list[Any]:

@@ -101,7 +101,8 @@ class Export:
             if empty:
                 out.rmdir()
             new.rename(out)
-        print(_written(out))
+        files = ", ".join(sorted(file.name for file in out.iterdir()))
+        print(_filled("written.md", folder=shown(out), files=files), end="")
         if self.push_to_hub is not None:
             print(upload(out, self.push_to_hub, private=self.private))
 
@@ -192,16 +193,6 @@ def _encoder_name(text: str) -> str:
         if part.startswith("models--"):
             return part.removeprefix("models--").replace("--", "/")
     return f"{above}/{name}" if name in _UNNAMED else _path_name(text)
-
-
-def _written(out: Path) -> str:
-    """What an export says at its end: files, and how PyTorch loads them."""
-    folder = shown(out)
-    return f"""{folder}: {", ".join(sorted(file.name for file in out.iterdir()))}
-To load it in PyTorch (README.md has the code that answers a question):
-    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
-    model = AutoModelForQuestionAnswering.from_pretrained({str(folder)!r})
-    tokenizer = AutoTokenizer.from_pretrained({str(folder)!r})"""
 
 
 def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> Iterator[Row]:
