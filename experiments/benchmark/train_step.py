@@ -115,7 +115,7 @@ class TrainStep(StepFlags):
         for result in sorted(results, key=lambda result: result["tokens"]):
             for variant, figures in result["variants"].items():
                 # What would help, if it says so.
-                help = re.search(r"pip install '.*?'", figures.get("error", ""))
+                help = re.search(r"pip install '.*?'|time was over", figures.get("error", ""))
                 row = {"variant": variant, "tokens": result["tokens"]}
                 rows.append({**row, "examples_per_s": help[0] if help else "failed", **figures})
         given = {name for row in rows for name, value in row.items() if value is not None}
