@@ -25,6 +25,10 @@ from hardem_jax.settings import from_json
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
 CONFIG = "--config"
+_ABOUT_CONFIG = (
+    f"{CONFIG} FILE takes the flags that are not given from the config.json of a run (train) or "
+    "from a comparison.json (compare)."
+)
 # Flags of an outer command may follow those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
 
@@ -64,16 +68,23 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
         if argv and argv[0] in commands:
             # That command alone: its help and suggestions name no flag of another.
             commands, prog, argv = commands[argv[0]], f"{prog} {argv[0]}", argv[1:]
+        elif argv[:1] in (["-h"], ["--help"]):
+            print(listing(f"{prog} COMMAND", {name: x.__doc__ for name, x in commands.items()}))
+            raise SystemExit(0)
         elif file is not None:
             found = repr(argv[0]) if argv else "none"
             raise InputError(f"{CONFIG}: expected one of {', '.join(commands)}, found {found}")
         else:
             return tyro.extras.subcommand_cli_from_dict(dict(commands), prog=prog, args=argv)
-    saved = {} if file is None else {"default": _of_file(commands, _on_this_disk(file))}
+    options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
+    if file is not None:
+        options["default"] = _of_file(commands, _on_this_disk(file))
+    if getattr(commands, "SAVES_FLAGS", False):
+        options["description"] = f"{_about(commands)}\n\n{_ABOUT_CONFIG}"
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
-            return tyro.cli(commands, prog=prog, args=argv, config=_TYRO_OPTIONS, **saved)
+            return tyro.cli(commands, **options)
     except SystemExit as stop:
         if (refused := _refused(stop)) is not None:
             told = io.StringIO()
@@ -105,6 +116,15 @@ def _refused(stop: SystemExit) -> str | None:
         return f"--{prefix.replace('_', '-')}: {error}" if prefix else str(error)
     flag = ".".join(filter(None, (prefix, name))).replace("_", "-")
     return f"--{flag}: {rest}"
+
+
+def listing(usage: str, about: Mapping[str, str | None]) -> str:
+    """What may stand in the place of the last word of ``usage``, with the first line about each."""
+    width = max(map(len, about))
+    first = {name: (text or "").strip().partition("\n")[0] for name, text in about.items()}
+    lines = [f"  {name:<{width}}  {text.replace('``', '')}" for name, text in first.items()]
+    more = f"More about one: {usage} --help"
+    return "\n".join([f"usage: {usage} ...", "", *lines, "", more])
 
 
 def _without(flag: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -302,12 +322,16 @@ def with_flags_of(
         docs |= {name: text for name, text in _docs(kind).items() if name not in skipped}
     for field, default in defaults.items():
         fields[field][2].default = default
-    about = inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[0]
-    attributes["__doc__"] = f"{about}{_ATTRIBUTES}{''.join(docs.values())}"
+    attributes["__doc__"] = f"{_about(base)}\n\n{_ATTRIBUTES}{''.join(docs.values())}"
     attributes["__module__"] = kinds[0].__module__
     return dataclasses.make_dataclass(
         name, fields.values(), bases=(base,), namespace=attributes, frozen=True, kw_only=True
     )
+
+
+def _about(kind: Any) -> str:
+    """The docstring of a dataclass before its fields."""
+    return inspect.cleandoc(kind.__doc__ or "").partition(_ATTRIBUTES)[0].strip()
 
 
 def _docs(kind: type) -> dict[str, str]:

@@ -40,6 +40,10 @@ from hardem_jax.version import __version__
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
+    from hardem_jax.show.record import View
+    from hardem_jax.task.base import Questions, Task
+    from hardem_jax.task.start import Start
+
 #: JAX's variable for the folder of compiled programs.
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 #: Packages whose version may change what a run computes.
@@ -150,16 +154,6 @@ def _commit(folder: Path) -> str | None:
     return f"{commit}+" if commit and git("status", "--porcelain", "-uno", ".") else commit
 
 
-if TYPE_CHECKING:
-    from jax.sharding import Mesh
-
-    from hardem_jax.show.record import View
-    from hardem_jax.task.base import Questions, Task
-    from hardem_jax.task.start import Start
-
-# Parsing a command imports this module, so jax is imported only when one runs.
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting(OnDevices):
     """All flags of a run except its objective.
@@ -177,6 +171,9 @@ class Setting(OnDevices):
         watched: ids of questions among them whose prediction and P(z) over Z each evaluation
             writes to ``watched/<step>.json``.
     """
+
+    #: ``--config`` takes them from a file.
+    SAVES_FLAGS: ClassVar[bool] = True
 
     out: Path = may_change("a run may be moved")
     data: Any = may_change("identified by contents")

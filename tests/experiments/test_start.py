@@ -39,7 +39,11 @@ def run(module, *arguments):
     said, code = io.StringIO(), None
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
-            content = runpy.run_module(module, run_name="__main__", alter_sys=True)
+            if module == "hardem":
+                from hardem_jax.cli.main import main
+                main()
+                raise SystemExit
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
         except SystemExit as stop:
             code = stop.code or 0
     loaded = sorted(heavy & set(sys.modules))
@@ -53,6 +57,13 @@ for module in json.loads(sys.argv[2]):
     for command in getattr(imported, "COMMANDS", ()):
         run(module, command, "--help")
         run(module, command, "--no-such-flag")
+
+from hardem_jax import registry
+
+run("hardem", "--help")
+for task in registry.tasks():
+    for command in registry.task_module(task, "commands").COMMANDS:
+        run("hardem", task, command, "--help")
 """
 
 
@@ -94,6 +105,8 @@ def test_every_command_is_tried(runs):
         "experiments.retrieve index --help",
         f"experiments.benchmark.compiled {TYPO}",
         "experiments.quickstart.__main__ --help",
+        "hardem --help",
+        "hardem spans predict --help",
     } <= lines
     assert len(lines) > 100
 

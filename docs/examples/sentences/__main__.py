@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from docs.examples.sentences.commands import Compare, Evaluate, Train
+from docs.examples.sentences import commands
 from docs.examples.sentences.config import FORMAT
 from experiments.inspect.__main__ import Inspect
 from hardem_jax import find_spans
@@ -75,13 +75,7 @@ def solve(example: ReadingExample) -> dict:
     }
 
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "inspect": Inspect,
-}
+COMMANDS = {"prepare": Prepare, **commands.COMMANDS, "inspect": Inspect}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m docs.examples.sentences")

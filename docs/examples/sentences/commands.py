@@ -48,3 +48,7 @@ class Evaluate(EvaluateCommand):
     def predictions_text(self, data: Any, answers: Any) -> str:
         pairs = zip(data.questions, answers, strict=True)
         return json_text({q.id: q.sentences[answer] for q, answer in pairs})
+
+
+#: All but ``prepare``; what ``hardem sentences`` has.
+COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate}
