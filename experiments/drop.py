@@ -37,7 +37,7 @@ class Build(BuildCommand):
     LAYOUTS = {"": DropNum}
 
 
-COMMANDS = {"prepare": prepare(Build)} | equations.COMMANDS
+COMMANDS = equations.COMMANDS | {"prepare": prepare(Build)}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.drop")

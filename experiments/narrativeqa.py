@@ -87,7 +87,7 @@ class Train(spans.Train):
 
 Compare = spans.compare(Train, rouge_l="ROUGE-L (%)")
 
-COMMANDS = {"prepare": Prepare} | spans.COMMANDS | {"train": Train, "compare": Compare}
+COMMANDS = spans.COMMANDS | {"prepare": Prepare, "train": Train, "compare": Compare}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.narrativeqa")

@@ -55,7 +55,7 @@ class Prepare(PrepareCommand):
         return determined_by(self, evidence=self.evidence.name)
 
 
-COMMANDS = {"prepare": Prepare} | spans.COMMANDS
+COMMANDS = spans.COMMANDS | {"prepare": Prepare}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.triviaqa")

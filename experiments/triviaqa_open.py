@@ -118,7 +118,7 @@ class Evaluate(spans.Evaluate):
             print(f"best number of passages: {best} (--num-documents {best})")
 
 
-COMMANDS = {"prepare": Prepare} | spans.COMMANDS
+COMMANDS = spans.COMMANDS | {"prepare": Prepare}
 COMMANDS |= {"train": Train, "compare": Compare, "evaluate": Evaluate}
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Build(BuildCommand):
             print("(the paper, WikiSQL: mean 346.1, median 5)")
 
 
-COMMANDS = {"prepare": prepare(Build)} | queries.COMMANDS
+COMMANDS = queries.COMMANDS | {"prepare": prepare(Build)}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.wikisql")

@@ -43,7 +43,7 @@ class Build(BuildCommand):
     layout: Literal["wikitablequestions", "jsonl", "csv"] = "wikitablequestions"
 
 
-COMMANDS = {"prepare": prepare(Build)} | programs.COMMANDS
+COMMANDS = programs.COMMANDS | {"prepare": prepare(Build)}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.wikitablequestions")

@@ -61,7 +61,7 @@ class Prepare(PrepareCommand):
         return read_questions(self.file, skips=skips)
 
 
-COMMANDS = {"prepare": Prepare} | spans.COMMANDS
+COMMANDS = spans.COMMANDS | {"prepare": Prepare}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m docs.examples.own_questions")

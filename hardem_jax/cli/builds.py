@@ -26,15 +26,13 @@ from hardem_jax.training.fingerprint import may_change
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BuildCommand:
-    """Read the official files, find Z of every question and write both to a TFDS data set.
+class WriteBuild(abc.ABC):
+    """Find Z of every question and write both to a TFDS data set.
 
     Attributes:
         out: folder of all builds. That of this one, which is printed, is named after its options
             and the contents of its files: the same command finds it there, and other options or
             files make another build.
-        folder: the official files.
-        splits: splits to build; by default those whose files are present.
         processes: number of processes that find Z; the result is the same.
         beam: options of Apache Beam, as ``name=value``, to build on many machines.
         shard_size: questions per shard, the unit of work of a process.
@@ -44,41 +42,41 @@ class BuildCommand:
     LAYOUTS: ClassVar[Mapping[str, type[DataSet]]]
 
     out: Path
-    folder: Path
-    splits: tuple[str, ...] = ()
     processes: int = 1
     beam: tuple[str, ...] | None = None
     shard_size: int = 256
 
     def __post_init__(self) -> None:
         require(self, "processes", "shard_size", at_least=1)
-        require_different(self, "splits")
-        self.data_set()  # refuses what it does not take
 
     def data_set(self) -> DataSet:
         """What is built: the data set of the layout, with the flags that it has."""
         layout = getattr(self, "layout", "")
         kind = self.LAYOUTS[layout]
         known = {field.name for field in dataclasses.fields(kind)}
-        common = {field.name for field in dataclasses.fields(BuildCommand)} | {"layout"}
+        others = {x.name for other in self.LAYOUTS.values() for x in dataclasses.fields(other)}
         for field in dataclasses.fields(self):
-            if field.name in known | common or getattr(self, field.name) == field.default:
-                continue
-            raise InputError(f"--{field.name}: expected another --layout, found {layout}")
-        return kind(**{name: getattr(self, name) for name in known})
+            of_another = field.name in others - known - {"layout"}
+            if of_another and getattr(self, field.name) != field.default:
+                raise InputError(f"--{field.name}: expected another --layout, found {layout}")
+        return kind(**{name: getattr(self, name) for name in known if hasattr(self, name)})
 
-    def run(self) -> None:
+    @abc.abstractmethod
+    def sources(self) -> dict[str, Any]:
+        """The folder of the files and the splits that are built of them."""
+
+    def run(self) -> Any:
+        """Writes the build and prints what is in it; returns its folder."""
         from hardem_jax.data import builders
 
         builders.quiet()
         builder = builders.SolutionBuilder(
             self.data_set(),
             data_dir=self.out,
-            folder=self.folder,
-            splits=self.splits,
             shard_size=self.shard_size,
             processes=self.processes,
             progress=functools.partial(counted, label=f"shards of {self.shard_size} questions"),
+            **self.sources(),
         )
         config = None
         if self.beam is not None:
@@ -96,12 +94,63 @@ class BuildCommand:
             print(sizes(meta["solutions per question"]))
             print("\n".join(meta["report"]))
         print(build.folder)
+        return build.folder
 
 
-def prepare(base: type[BuildCommand]) -> Any:
-    """The command ``prepare`` of a data set: its fields, in every layout, are flags as well."""
-    kinds = dict.fromkeys(base.LAYOUTS.values())
-    return with_flags_of(*kinds, name="Prepare", base=base, without=("layout",), defaults={})
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BuildCommand(WriteBuild):
+    """Read the official files, find Z of every question and write both to a TFDS data set.
+
+    Attributes:
+        folder: the official files.
+        splits: splits to build; by default those whose files are present.
+    """
+
+    folder: Path
+    splits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_different(self, "splits")
+        self.data_set()  # refuses what it does not take
+
+    def sources(self) -> dict[str, Any]:
+        return {"folder": self.folder, "splits": self.splits}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BuildFiles(WriteBuild):
+    """Find Z of your own questions, a row each, and write both to a TFDS data set.
+
+    Attributes:
+        train: questions to train on: CSV, JSON lines or a list.
+        dev: questions to evaluate on.
+        test: more of them.
+    """
+
+    train: Path | None = None
+    dev: Path | None = None
+    test: Path | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data_set().files:
+            raise InputError("--train, --dev, --test: expected a file of questions, found none")
+
+    def data_set(self) -> DataSet:
+        files = {"train": self.train, "dev": self.dev, "test": self.test}
+        return super().data_set().of_files({name: x for name, x in files.items() if x})
+
+    def sources(self) -> dict[str, Any]:
+        return {"folder": Path(), "splits": tuple(self.data_set().files)}
+
+
+def prepare(base: type[WriteBuild], layouts: Mapping[str, type[DataSet]] | None = None) -> Any:
+    """The command ``prepare`` of a data set, or, with ``layouts``, of a task: the fields of every
+    layout are flags as well."""
+    layouts = layouts or base.LAYOUTS
+    kinds, options = dict.fromkeys(layouts.values()), {"defaults": {}, "LAYOUTS": layouts}
+    return with_flags_of(*kinds, name="Prepare", base=base, without=("layout",), **options)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,12 @@ reads official files; its fields are its options.
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from hardem_jax.data.exclusions import ExclusionCounts
 
@@ -88,6 +89,7 @@ class DataSet(abc.ABC):
     SPLITS: ClassVar[tuple[str, ...]] = ("train", "dev")
     HOME: ClassVar[str]
     METRIC: ClassVar[str | None] = None
+    files: ClassVar[Mapping[str, Path]] = {}
 
     @abc.abstractmethod
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
@@ -96,6 +98,21 @@ class DataSet(abc.ABC):
     @abc.abstractmethod
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
         """The examples of a split, in the order of the file, without Z."""
+
+    def source_files(self, folder: Path, split: str) -> dict[str, Path]:
+        """The files of a split, each by the name under which a build records its digest."""
+        if file := self.files.get(split):
+            return {file.name: file}
+        return {name: folder / name for name in self.source_names(folder, split)}
+
+    def of_files(self, files: Mapping[str, Path]) -> Self:
+        """The same with a file of any name and place for each split.
+
+        A build is found again wherever they lie, so they are no option, and no field.
+        """
+        own = copy.copy(self)
+        object.__setattr__(own, "files", dict(files))
+        return own
 
     @property
     @abc.abstractmethod

@@ -10,6 +10,16 @@ import numpy as np
 
 from hardem_jax.errors import printable
 
+# What would help, by reason; see `with_help`.
+_HELP: dict[str, str] = {}
+
+
+def with_help(reason: str, help: str) -> str:
+    """The reason; whoever reads it in a report is told what would help."""
+    _HELP[reason] = help
+    return reason
+
+
 # Reasons why readers leave out an example or a part of it.
 NO_ID = "no question id"
 REPEATED_ID = "question id seen before"
@@ -18,8 +28,12 @@ NO_ANSWER = "no answer given"
 NO_DOCUMENT = "no document left"
 EMPTY_DOCUMENT = "empty document"
 MISSING_EVIDENCE = "evidence file missing"
-SEVERAL_SPANS = "several answer spans required"
-IMPOSSIBLE = "marked impossible to answer"
+SEVERAL_SPANS = with_help(
+    "several answer spans required", "readers of several spans (taggings) are trained on them"
+)
+IMPOSSIBLE = with_help(
+    "marked impossible to answer", "--windows.choices unknown makes that an answer"
+)
 NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
 MISPLACED_MENTION = "annotated offset does not hold the answer"
 
@@ -120,6 +134,8 @@ class ExclusionCounts:
             some = ", ".join(map(printable, ids[: self._keep]))
             shown = f" ({some}{', ...' * (len(ids) > self._keep)})" if some else ""
             lines.append(f"  {reason}: {len(ids)}{shown}")
+            if reason in _HELP:
+                lines.append(f"    {_HELP[reason]}")
         return lines
 
 

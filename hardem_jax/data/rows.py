@@ -7,7 +7,7 @@ CSV with any delimiter, JSON lines, a JSON list, or a list under "data" of an ob
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from hardem_jax.data.json_stream import (
     first_character,
     first_list,
     iter_json_items,
+    iter_json_lines,
     iter_json_records,
 )
 from hardem_jax.errors import InputError
@@ -114,17 +115,26 @@ def as_row(raw: RawRow, columns: Columns, *roles: str, with_answers: bool = True
     Raises:
         InputError: it lacks a column, or has no text in it.
     """
-    place, name, values, is_csv = raw
-    row: dict[str, Any] = {"answers": []}
+    place, name, values, _ = raw
+    row: dict[str, Any] = {}
     for role in ("question", *roles):
-        column = _column(values, role, columns, place, required=True)
-        row[role] = _text(values[column or role], role, place)
-    column = _column(values, "id", columns, place, required=columns.id is not None)
+        row[role] = _text(values[column_of(values, role, columns, place)], role, place)
+    column = column_of(values, "id", columns, place, required=columns.id is not None)
     row["id"] = (_text(values[column], "id", place) if column else "") or name
-    if column := _column(values, "answer", columns, place, required=with_answers):
-        texts = [_text(value, column, place) for value in _several(values[column], is_csv)]
-        row["answers"] = [text for text in texts if text.strip()]
-    return row
+    answers = answer_values(raw, columns, required=with_answers) or []
+    texts = [_text(value, "answer", place) for value in answers]
+    return row | {"answers": [text for text in texts if text.strip()]}
+
+
+def answer_values(raw: RawRow, columns: Columns, *, required: bool) -> list[Any] | None:
+    """The answers as they are in the file; None if it gives none."""
+    column = column_of(raw.values, "answer", columns, raw.place, required=required)
+    found = raw.values[column] if column else None
+    if isinstance(found, Mapping) and "text" in found:  # as Hugging Face's data sets have them
+        found = found["text"]
+    if isinstance(found, str) and raw.is_csv:
+        return found.split("|") if found.strip() else None
+    return [found] if found is not None and not isinstance(found, list) else found
 
 
 def _csv(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -142,39 +152,34 @@ def _json(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     if first_list(path) == "data":
         for index, row in iter_json_items(path, "data"):
             yield f"{path}: item {index} of 'data'", row
+    elif first_character(path) == b"{":  # NaN, as Python and pandas write it, is a missing value
+        for line, row in iter_json_lines(path):
+            yield f"{path}: line {line}", row
     else:
         for _, place, row in iter_json_records(path):
             yield place, row
 
 
-def _column(
-    row: Mapping[str, Any], role: str, columns: Columns, place: str, *, required: bool
-) -> str | None:
-    """The column of a role; None if there is none and it is not required."""
-    chosen = getattr(columns, role)
-    names = _USUAL[role] if chosen is None else (chosen,)
+def column_of(
+    row: Mapping[str, Any], role: str, columns: Columns, place: str, *, required: bool = True
+) -> str:
+    """The column of a role; "" if there is none and it is not required."""
+    chosen = getattr(columns, role, None)
+    names = _USUAL.get(role, (role,)) if chosen is None else (chosen,)
     by_name = {name.lower(): name for name in reversed(list(row))} | {name: name for name in row}
     if found := next((by_name[name] for name in names if name in by_name), None):
         return found
     if not required:
-        return None
+        return ""
     raise InputError(
         f"{place}: expected a column {' or '.join(map(repr, names))} (--columns.{role} names "
         f"another), found {', '.join(map(repr, row)) or 'none'}"
     )
 
 
-def _several(value: Any, is_csv: bool) -> Sequence[Any]:
-    if isinstance(value, Mapping) and "text" in value:  # as Hugging Face's data sets have them
-        value = value["text"]
-    if isinstance(value, str) and is_csv:
-        return value.split("|")
-    return value if isinstance(value, list) else [value]
-
-
 def _text(value: Any, name: str, place: str) -> str:
-    """A text, or a number as one; empty for null."""
-    if value is None:
+    """A text, or a number as one; empty for null and NaN."""
+    if value is None or value != value:
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tokenizers
 
-from hardem_jax.data.exclusions import ExclusionCounts, size_summary, sizes
+from hardem_jax.data.exclusions import ExclusionCounts, size_summary, sizes, with_help
 from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta, write_json
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.records import RecordSource, RecordWriter, read_left_out, write_left_out
@@ -49,9 +49,13 @@ TAGGINGS_FORMAT = "taggings 4"
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_WORDS = "no words in any document"
-NOT_IN_DOCUMENTS = "answer not in the documents"
-FILTERED = "answer only in windows that TF-IDF left out"
-CUT = "answer cut by every window"
+NOT_IN_DOCUMENTS = with_help(
+    "answer not in the documents", "check its spelling, or add what the document has to the answers"
+)
+FILTERED = with_help(
+    "answer only in windows that TF-IDF left out", "keep more: --windows.max-windows"
+)
+CUT = with_help("answer cut by every window", "longer windows: --windows.max-tokens")
 #: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
 _NOT_RECORDED = {"out", "force", "processes", "tokenizer"}
 # Document of a window, its tokens and solutions, and the encoded window.
@@ -199,7 +203,9 @@ def prepare_split(
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
             for question, windows, reason in map_in_order(cut, unique, processes=processes):
                 if reason:
-                    exclusions.add(reason, question.id)
+                    missing = reason == NOT_IN_DOCUMENTS and question.golds
+                    note = f"{question.golds[0]!r:.60}" if missing else ""
+                    exclusions.add(reason, question.id, note)
                     continue
                 writer.write(len(set_sizes), windows)
                 set_sizes.append(question.num_solutions)

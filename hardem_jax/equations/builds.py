@@ -9,7 +9,8 @@ from typing import Any
 
 from hardem_jax.data.data_sets import DataSet, Solver
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.equations.readers import read_drop
+from hardem_jax.data.rows import USUAL, Columns
+from hardem_jax.equations.readers import read_drop, read_number_rows
 from hardem_jax.equations.records import EquationSolver
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import EquationRules
@@ -48,6 +49,28 @@ class DropNum(DataSet):
     @property
     def solver(self) -> Solver:
         return EquationSolver(self.numbers, self.rules)
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberQuestions(DropNum):
+    """Questions on numbers of your own, a row each with its passage; Z: equations.
+
+    Attributes:
+        columns: names of the columns of their file, or of the keys of objects.
+    """
+
+    columns: Columns = USUAL
+
+    NAME = "hardem_number_questions"
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        return read_number_rows(
+            self.files[split],
+            skips=skips,
+            columns=self.columns,
+            max_words=self.max_words,
+            numbers=self.numbers,
+        )
 
 
 #: Name on the command line -> data set.

@@ -1,20 +1,21 @@
-"""Questions answered by calculation: ``train``, ``compare``, ``evaluate``, ``predict``."""
+"""Questions answered by calculation: ``prepare``, ``train``, ``evaluate`` and so on."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import subcommand
 
-from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
+from hardem_jax.cli.builds import BuildFiles, EvaluateOnBuild, TrainOnBuild, prepare
 from hardem_jax.cli.compare import comparison
 from hardem_jax.cli.evaluate import written
 from hardem_jax.cli.predict import PredictCommand, read_document
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
+from hardem_jax.equations.builds import NumberQuestions
 from hardem_jax.equations.config import (
     EquationInference,
     NAQANetModelConfig,
@@ -25,11 +26,11 @@ from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type
 from hardem_jax.training.config import LoopConfig
 
-if TYPE_CHECKING:
-    pass
-
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
+
+
+Prepare = prepare(BuildFiles, {"": NumberQuestions})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,5 +117,11 @@ class Predict(PredictCommand):
         return read_document(file)
 
 
-#: All but ``prepare``, which reads a data set.
-COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate, "predict": Predict}
+#: Those of a data set have its own ``prepare``.
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}

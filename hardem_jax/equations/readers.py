@@ -1,4 +1,6 @@
-"""Reader for DROP in its official layout (Dua et al., 2019; Min et al., 2019, section 4.2).
+"""Readers of numeric questions: DROP in its official layout, and rows of your own.
+
+DROP (Dua et al., 2019; Min et al., 2019, section 4.2):
 
     {passage_id: {"passage": ..., "qa_pairs": [
         {"query_id", "question", "answer": ANSWER, "validated_answers": [ANSWER, ...]}, ...]}, ...}
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hardem_jax.data.exclusions import (
@@ -24,9 +26,11 @@ from hardem_jax.data.exclusions import (
     NO_ID,
     SEVERAL_SPANS,
     ExclusionCounts,
+    with_help,
 )
 from hardem_jax.data.json_fields import get_field, get_id, get_objects, get_strings, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_entries
+from hardem_jax.data.rows import USUAL, Columns, read_rows
 from hardem_jax.equations.examples import NumericExample
 from hardem_jax.equations.solutions.numbers import (
     NumberConfig,
@@ -38,7 +42,7 @@ from hardem_jax.errors import InputError
 # Reasons of `ExclusionCounts`, for questions left out:
 ONE_SPAN = "answer is a text span"
 DATE = "answer is a date"
-NOT_A_NUMBER = "answer is not a number"
+NOT_A_NUMBER = with_help("answer is not a number", "write digits, such as -1,234.5, without a unit")
 TOO_LARGE = "answer too large for float64"
 #: Of these, questions that are not about numbers; all others belong to DROP_num and its scores.
 OUTSIDE_DROP_NUM = frozenset({ONE_SPAN, SEVERAL_SPANS, DATE, NO_ANSWER})
@@ -90,9 +94,61 @@ def read_drop(
         >>> example.passage_id, example.answer, example.golds == (answer,)
         ('nfl_1', 3.0, True)
     """
+    records = ((f"{file}: {id}", id, record) for id, record in iter_json_entries(file))
+    return _examples(records, skips, max_words, numbers)
+
+
+def read_number_rows(
+    file: PathLike,
+    *,
+    skips: ExclusionCounts,
+    columns: Columns = USUAL,
+    max_words: int | None = 400,
+    numbers: NumberConfig | None = None,
+) -> Iterator[NumericExample]:
+    """Streams the questions of a file with one row for each, see `hardem_jax.data.rows`.
+
+    A row has a question, its passage, and a number; of several answers, Z is that of the first, and
+    the official metric takes any. Otherwise as `read_drop`.
+
+    Args:
+        file: optionally with `.gz`.
+        columns: what its columns are called.
+        skips, max_words, numbers: as for `read_drop`.
+
+    Raises:
+        InputError: the file is missing or no file of rows, or a row lacks a column.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> skips = ExclusionCounts()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "games.csv")
+        ...     _ = file.write_text("text,question,number\\nA 41-yard goal.,How long?,41\\n")
+        ...     (example,) = read_number_rows(file, skips=skips)
+        >>> example.id, example.answer
+        ('games-0', 41.0)
+    """
+
+    def records() -> Iterator[tuple[str, str, dict[str, Any]]]:
+        for place, row in read_rows(file, columns, "text"):
+            first, *others = [{"number": answer} for answer in row["answers"] or [""]]
+            pair = {"query_id": row["id"], "question": row["question"]}
+            pair |= {"answer": first, "validated_answers": others}
+            yield place, row["id"], {"passage": row["text"], "qa_pairs": [pair]}
+
+    return _examples(records(), skips, max_words, numbers)
+
+
+def _examples(
+    records: Iterable[tuple[str, str, dict[str, Any]]],
+    skips: ExclusionCounts,
+    max_words: int | None,
+    numbers: NumberConfig | None,
+) -> Iterator[NumericExample]:
+    """The questions of (place, id, record) of passages, as far as they can be used."""
     seen: set[str] = set()
-    for passage_id, record in iter_json_entries(file):
-        place = f"{file}: {passage_id}"
+    for place, passage_id, record in records:
         whole = get_field(record, "passage", str, place) or ""
         passage = whole if max_words is None else whole[: cut_after_words(whole, max_words)]
         defects = {CUT} if len(passage) < len(whole) else set()
@@ -147,7 +203,7 @@ def _example(
         return skips.add(reason, question_id)
     answer = parse_number(number)
     if answer is None:
-        return skips.add(NOT_A_NUMBER, question_id)
+        return skips.add(NOT_A_NUMBER, question_id, f"{number!r:.60}")
     if not math.isfinite(answer):
         return skips.add(TOO_LARGE, question_id)
     return NumericExample(question_id, passage_id, passage, question, answer, golds)

@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardem_jax.data.data_sets import Record, RecordKind, Solver, to_json
+from hardem_jax.data.exclusions import with_help
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
 from hardem_jax.equations.solutions.enumeration import enumerate_equations, number_table
 from hardem_jax.equations.solutions.numbers import NumberConfig, NumberMention, find_numbers
 from hardem_jax.equations.solutions.rules import EquationRules
 
 # Reasons of `ExclusionCounts`, for questions left out:
-NO_EQUATION = "no equation gives the answer"
+NO_EQUATION = with_help(
+    "no equation gives the answer", "compare it with the passage; --rules.* allow more equations"
+)
 
 
 def numeric_question(

@@ -21,6 +21,7 @@ class TablePrograms(OwnTables):
     Attributes:
         rules: what counts as a program.
         layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
+        columns: names of their columns, or of the keys of objects.
     """
 
     NAME = "hardem_table_programs"

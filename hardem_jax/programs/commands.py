@@ -1,15 +1,16 @@
-"""Questions on tables with programs as Z: ``train``, ``compare``, ``evaluate``, ``predict``."""
+"""Questions on tables with programs as Z: ``prepare``, ``train``, ``evaluate`` and so on."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
+from hardem_jax.cli.builds import BuildFiles, EvaluateOnBuild, TrainOnBuild, prepare
 from hardem_jax.cli.compare import comparison
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.programs.builds import TablePrograms
 from hardem_jax.programs.config import ProgramDecoding, ProgramInference, ProgramParserConfig
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tables.commands import PredictOnTable
@@ -18,6 +19,9 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 #: New parameters learn ten times as fast as the encoder.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
+
+
+Prepare = prepare(BuildFiles, {"": TablePrograms})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,5 +100,11 @@ class Predict(PredictOnTable):
         return super().inference() | {"decoding": "program"}
 
 
-#: All but ``prepare``, which reads a data set.
-COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate, "predict": Predict}
+#: Those of a data set have its own ``prepare``.
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardem_jax.data.data_sets import RecordKind
+from hardem_jax.data.exclusions import with_help
 from hardem_jax.errors import InputError
 from hardem_jax.programs.examples import ProgramQuestion
 from hardem_jax.programs.solutions.enumeration import enumerate_programs
@@ -23,7 +24,7 @@ from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.records import TABLE_TEXTS, TableSolver
 from hardem_jax.tables.table import IdentityCache, Table, split_words
 
-NO_PROGRAM = "no program gives the answer"
+NO_PROGRAM = with_help("no program gives the answer", "compare the answer with the cells")
 
 
 def program_question(question: TableQuestion, rules: ProgramRules) -> ProgramQuestion:

@@ -55,6 +55,7 @@ class TableQuestions(OwnTables):
     Attributes:
         rules: what counts as a query.
         layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
+        columns: names of their columns, or of the keys of objects.
     """
 
     NAME = "hardem_table_questions"

@@ -1,4 +1,4 @@
-"""Questions on tables: ``train``, ``compare``, ``evaluate``, ``predict``, ``convert``."""
+"""Questions on tables: ``prepare``, ``train``, ``evaluate`` and so on, and ``convert``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.checksums import write_checksums
-from hardem_jax.cli.builds import EvaluateOnBuild, TrainOnBuild
+from hardem_jax.cli.builds import BuildFiles, EvaluateOnBuild, TrainOnBuild, prepare
 from hardem_jax.cli.compare import comparison
 from hardem_jax.cli.evaluate import written
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.queries.builds import TableQuestions
 from hardem_jax.queries.config import QueryDecoding, QueryInference, SQLovaConfig
 from hardem_jax.queries.solutions.types import SqlRules
 from hardem_jax.registry import task_type
@@ -36,6 +37,9 @@ OPTIMIZER = OptimizerConfig(
     rate_multipliers=(("encoder", 0.01),),
     schedule="constant",
 )
+
+
+Prepare = prepare(BuildFiles, {"": TableQuestions})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,8 +215,9 @@ class Convert:
         print(self.out)
 
 
-#: All but ``prepare``, which reads a data set.
+#: Those of a data set have its own ``prepare``.
 COMMANDS = {
+    "prepare": Prepare,
     "train": Train,
     "compare": Compare,
     "evaluate": Evaluate,

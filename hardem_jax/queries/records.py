@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardem_jax.data.data_sets import Record, RecordKind
+from hardem_jax.data.exclusions import with_help
 from hardem_jax.errors import InputError
 from hardem_jax.queries.annotations import annotated_row
 from hardem_jax.queries.examples import AnnotatedQuestion, QueryQuestion
@@ -24,7 +25,10 @@ from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.records import TABLE_TEXTS, TableSolver
 from hardem_jax.tables.table import MAX_WHOLE, Cell, split_words
 
-NO_QUERY = "no query gives the answer"
+NO_QUERY = with_help(
+    "no query gives the answer",
+    "compare the answer with the cells; programs (hardem programs) do more than queries",
+)
 
 # and warning, for questions kept:
 FEWER_CONDITIONS = "too many combinations, queries with most conditions not tried"

@@ -1,23 +1,58 @@
-"""Answers of several spans: ``train``, ``compare``, ``evaluate`` and ``predict``."""
+"""Answers of several spans: ``prepare``, ``train``, ``compare``, ``evaluate``, ``predict``."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hardem_jax.cli.compare import comparison
 from hardem_jax.cli.evaluate import EvaluateCommand, written
 from hardem_jax.cli.predict import PredictOnDocuments
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text
+from hardem_jax.documents.commands import PrepareFile
+from hardem_jax.documents.examples import ReadingExample
+from hardem_jax.documents.prepared import TAGGINGS_FORMAT
 from hardem_jax.documents.windows import WindowConfig
+from hardem_jax.errors import InputError
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.registry import task_type
 from hardem_jax.span_sets.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareFile):
+    """Find every mention of every text of an answer, and cut the documents into windows.
+
+    A window without all texts of the answer teaches that the answer is elsewhere, so windows should
+    hold whole documents where memory allows it.
+
+    Attributes:
+        split: "train" leaves out questions without a window that mentions all of the answer, "dev"
+            keeps them; "test" has no answers, so that ``evaluate`` writes predictions and no
+            scores.
+    """
+
+    FORMAT = TAGGINGS_FORMAT
+    METRIC = "quoref"
+
+    split: Literal["train", "dev", "test"] = "train"
+    windows: WindowConfig = WindowConfig(max_tokens=512)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.windows.choices:
+            raise InputError("--windows.choices: expected none where answers have several texts")
+
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        examples = self.read(skips, "all required", keep_several=True)
+        return (dataclasses.replace(example, all_required=True) for example in examples)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,5 +116,10 @@ class Predict(PredictOnDocuments):
         return {}
 
 
-#: All but ``prepare``, which reads a data set.
-COMMANDS = {"train": Train, "compare": Compare, "evaluate": Evaluate, "predict": Predict}
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}

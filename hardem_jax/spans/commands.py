@@ -1,14 +1,14 @@
-"""Reading documents: ``train``, ``compare``, ``evaluate`` and ``predict``.
+"""Reading documents: ``prepare``, ``train``, ``compare``, ``evaluate``, ``predict``, ``export``.
 
-The module of a data set adds its own ``prepare`` and shares everything here.
+The module of a data set has its own ``prepare``, and shares everything else here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.cli.evaluate import EvaluateCommand, written
@@ -16,8 +16,11 @@ from hardem_jax.cli.predict import PredictOnDocuments
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text, write_text
-from hardem_jax.documents.examples import is_unknown
+from hardem_jax.documents.commands import PrepareFile
+from hardem_jax.documents.examples import ReadingExample, is_unknown
+from hardem_jax.documents.records import annotated_mentions
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import AnyObjective, HardEM
@@ -29,6 +32,47 @@ from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.spans.answers import Answer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareFile):
+    """Find every mention and cut the documents into windows.
+
+    Attributes:
+        answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
+            "all required" (Quoref). A single span cannot give them: such questions are left out
+            of training, and scored by Quoref's metric, which counts the spans that are right.
+        supervised: make the annotated mention all of Z: full supervision, to compare with. Only
+            for training.
+    """
+
+    answers_are: Literal["alternatives", "all required"] = "alternatives"
+    supervised: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.supervised and self.split != "train":
+            raise InputError(f"--supervised: expected --split train, found {self.split}")
+        # Quoref's metric knows no empty answer.
+        if self.answers_are == "all required" and any(map(is_unknown, self.windows.choices)):
+            raise InputError("--windows.choices: expected no unknown where all are required")
+
+    def sources(self) -> dict[str, Any]:
+        sources = super().sources()
+        if not self.supervised:  # as in splits from before this flag existed
+            del sources["supervised"]
+        return sources
+
+    def official_metric(self) -> str:
+        if self.answers_are == "all required":
+            return "quoref"
+        return "squad2" if any(map(is_unknown, self.windows.choices)) else "squad"
+
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        examples = self.read(skips, self.answers_are, keep_several=self.split != "train")
+        if not self.supervised:
+            return examples
+        return annotated_mentions(examples, skips=skips, choices=self.windows.choices)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,8 +278,9 @@ class Predict(PredictOnDocuments):
         return reader
 
 
-#: All but ``prepare``, which reads a data set.
+#: Those of a data set have its own ``prepare``.
 COMMANDS = {
+    "prepare": Prepare,
     "train": Train,
     "compare": Compare,
     "evaluate": Evaluate,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.rows import USUAL, Columns
 from hardem_jax.errors import require
 from hardem_jax.tables.jsonl import read_table_questions
 from hardem_jax.tables.records import OnTables
@@ -21,12 +22,14 @@ class OwnTables(OnTables):
 
     Attributes:
         layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
+        columns: names of their columns, or of the keys of objects.
     """
 
     SPLITS = ("train", "dev", "test")
     HOME = "hardem_jax.tables.jsonl, which describes the layout"
 
     layout: Literal["jsonl", "csv"] = "jsonl"
+    columns: Columns = USUAL
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
         name = f"{split}.{self.layout}"
@@ -37,8 +40,14 @@ class OwnTables(OnTables):
         return (name, "tables") if os.path.isdir(folder / "tables") else (name,)
 
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
-        name, *_ = self.source_names(folder, split)
-        return read_table_questions(folder / name, skips=skips)
+        file, *_ = self.source_files(folder, split).values()
+        return read_table_questions(file, skips=skips, columns=self.columns)
+
+    def source_files(self, folder: Path, split: str) -> dict[str, Path]:
+        sources = super().source_files(folder, split)
+        if split in self.files and os.path.isdir(tables := self.files[split].parent / "tables"):
+            sources["tables"] = tables
+        return sources
 
 
 @dataclasses.dataclass(frozen=True)

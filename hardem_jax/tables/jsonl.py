@@ -1,17 +1,14 @@
-"""Reader for your own questions on tables: JSON lines or CSV, with answers and no queries.
+"""Reader for your own questions on tables, with answers and no queries.
 
-One JSON object per line, each table before the first question on it:
+Rows are those of `hardem_jax.data.rows`. In JSON, each table may stand before the first question on
+it:
 
     {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
     {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["Bo"], "match": "cells"}
 
 A question may name a table file instead, below ``tables/`` next to the file of questions; it is
-read by `read_csv_table`:
-
-    {"id": "train-1", "question": "Who?", "table": "players.csv", "answer": ["Bo"]}
-
-So do the rows of a CSV or TSV file, with these columns; "id" may be left out, and the cells of an
-answer of several stand between vertical bars:
+read by `read_csv_table`. So do the rows of CSV, where the cells of an answer of several stand
+between vertical bars:
 
     question,table,answer
     Who scored 5 goals?,players.csv,Bo
@@ -34,9 +31,10 @@ from typing import Any, cast, get_args
 
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
 from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings
-from hardem_jax.data.json_stream import PathLike, iter_json_lines
+from hardem_jax.data.json_stream import PathLike
+from hardem_jax.data.rows import USUAL, Columns, RawRow, answer_values, column_of, raw_rows
 from hardem_jax.errors import InputError
-from hardem_jax.tables.csv import file_inside, read_csv_rows, read_csv_table
+from hardem_jax.tables.csv import file_inside, read_csv_table
 from hardem_jax.tables.examples import Match, TableQuestion
 from hardem_jax.tables.table import Cell, Table
 
@@ -45,27 +43,32 @@ RAGGED = "table with rows of different lengths, padded"
 REPEATED = "question id occurs again"
 
 
-def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[TableQuestion]:
-    """Streams the questions of a file: JSON lines, or CSV if its name ends with `.csv` or `.tsv`.
+def read_table_questions(
+    path: PathLike, *, skips: ExclusionCounts, columns: Columns = USUAL
+) -> Iterator[TableQuestion]:
+    """Streams the questions of a file in a layout of `hardem_jax.data.rows`.
 
     ``skips`` counts what is left out, by id or line: no question id, empty question, no answer
-    given; it is warned of a question id that occurred before.
+    given; it is warned of a question id that occurred before. ``columns`` names the columns, or the
+    keys of objects.
 
     Raises:
         InputError: with the line, what is not in this layout.
     """
     tables: dict[str, Table] = {}
     seen: set[str] = set()
-    for place, record in _records(Path(path)):
-        if isinstance(name := record.get("table"), str):
-            if name not in tables:
-                tables[name] = _read_file(Path(path).parent / "tables", name, place)
-            record["table_id"] = name
-        elif "table" in record:
-            table = read_table(get_field(record, "table", dict, place) or {}, place)
+    for raw in raw_rows(path):
+        place = raw.place
+        if isinstance(raw.values.get("table"), dict):
+            table = read_table(raw.values["table"], place)
             if tables.setdefault(table.id, table) != table:
                 raise InputError(f"{place}: expected one table {table.id!r}, found a second one")
             continue
+        record = _record(raw, columns)
+        if (name := record.get("table")) is not None:
+            if name not in tables:
+                tables[name] = _read_file(Path(path).parent / "tables", name, place)
+            record["table_id"] = name
         if question := _question(record, tables, place, skips):
             if question.id in seen:
                 skips.warn(REPEATED, question.id)
@@ -73,25 +76,21 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
             yield question
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a file with their places; those of CSV as JSON lines have them."""
-    if path.suffix not in (".csv", ".tsv"):
-        for number, record in iter_json_lines(path):
-            yield f"{path}: line {number}", record
-        return
-    (line, header), *rows = read_csv_rows(path)
-    names = [name.strip().lower() for name in header]
-    if missing := {"question", "table", "answer"}.difference(names):
-        expected = "expected the columns question, table and answer"
-        raise InputError(f"{path}: line {line}: {expected}, found none named {min(missing)}")
-    if repeated := {name for name in names if name and names.count(name) > 1}:
-        expected = "expected different names of columns"
-        raise InputError(f"{path}: line {line}: {expected}, found {min(repeated)!r} twice")
-    for number, (line, row) in enumerate(rows):
-        record: dict[str, Any] = {"id": f"{path.stem}-{number}", "table": ""}
-        record |= {name: cell for name, cell in zip(names, row, strict=False) if cell.strip()}
-        lists = {name: record[name].split("|") for name in ("answer", "values") if name in record}
-        yield f"{path}: line {line}", record | lists
+def _record(raw: RawRow, columns: Columns) -> dict[str, Any]:
+    """A row with the keys that are described above; empty cells of CSV are left out."""
+    record: dict[str, Any] = {"id": raw.name}
+    for role in ("id", "question", "table", "table_id", "match", "values"):
+        required = role == "question" or (role == "table" and "table_id" not in raw.values)
+        column = column_of(raw.values, role, columns, raw.place, required=required)
+        if column and (not raw.is_csv or raw.values[column].strip()):
+            record[role] = raw.values[column]
+    if isinstance(values := record.get("values"), str):
+        record["values"] = values.split("|")
+    if "table_id" not in record:
+        record["table"] = check_kind(
+            record.get("table", ""), str, f"{raw.place}: expected 'table' to be"
+        )
+    return record | {"answer": answer_values(raw, columns, required=raw.is_csv)}
 
 
 def _read_file(folder: Path, name: str, place: str) -> Table:

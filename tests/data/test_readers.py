@@ -148,7 +148,7 @@ FIELDS = {
     "drop": ("query_id", "question", "answer"),
     "squad": ("id", "question", "answers"),
     "triviaqa": ("QuestionId", "Question", "Answer"),
-    "tables": ("id", "question", "answer"),
+    "tables": (None, "question", "answer"),
     "wikisql": (None, "question", None),
 }
 NO_WORD = "no word left in the question after normalisation"
@@ -204,6 +204,8 @@ for _name, (_id, *_fields) in FIELDS.items():
     _rows = [(_id, ..., "no question id")] if _id else []
     for _field, _reason in zip(_fields, ("empty question", "no answer given"), strict=True):
         _values = (..., None, " \n") if _reason == "empty question" else (..., None)
+        if _name == "tables" and _field == "question":  # rows must have it
+            _values = _values[1:]
         _rows += [(_field, value, _reason) for value in _values if _field]
     POOR[_name] = _rows + POOR.get(_name, [])
 
@@ -222,7 +224,10 @@ WRONG = {str: [], int: "7", list: {}, dict: [], bool: "no"}
 KINDS = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
 KINDS |= {bool: "true or false", type(None): "null"}
 # Not read, a cell, which may be a text or a number, or with a message of its own.
-EXCEPT = {"wikisql": ["phase", "sql/conds/0"], "tables": ["/0/table/rows/0/1"]}
+EXCEPT = {
+    "wikisql": ["phase", "sql/conds/0"],
+    "tables": ["/0/table/rows/0/1", "/0/table", "answer"],
+}
 EXCEPT |= {"squad": ["/data"], "triviaqa": ["/Data"]}
 EXCEPT["squad rows"] = ["answers"]  # a text or a list is read as well
 # Values that are nearly right.

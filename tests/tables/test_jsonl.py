@@ -81,7 +81,7 @@ def test_a_table_may_stand_there_twice_but_not_change(read):
     ("records", "message"),
     [
         ((line(),), r"line 1 \(q\): expected a table '1-1' in a line before, found none"),
-        ((table(), line(table_id=...)), "line 2 .*expected a table None"),
+        ((table(), line(table_id=...)), "line 2: expected a column 'table' "),
         ((table(), line(match="f1")), "expected 'match' to be one of .*found f1"),
         ((table(), line(values=["1", "2"])), "expected 1 under 'values', found 2"),
         ((table(), line(answer=[7], match="denotation")), "each element of 'answer' to be a str"),
@@ -123,7 +123,7 @@ def test_columns_of_csv_are_the_names_of_json_lines(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("question,answer\nWho?,Bo\n", "line 1: expected the columns .* named table"),
+        ("question,answer\nWho?,Bo\n", "line 2: expected a column 'table' .*found 'question'"),
         (HEAD + "Who?,no.csv,Bo\n", "line 2: expected a table file .*no.csv, found none"),
         (HEAD + "Who?,,Bo\n", "line 2: expected a path inside .* found ''"),
         (HEAD + "Who?,/etc/passwd,Bo\n", "line 2: expected a path inside"),

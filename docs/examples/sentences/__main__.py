@@ -15,7 +15,7 @@ from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.files import new_folder, write_json
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.prepared import NOT_IN_DOCUMENTS, determined_by
-from hardem_jax.spans.readers.squad import read_squad_layout
+from hardem_jax.documents.squad import read_squad_layout
 
 
 @dataclasses.dataclass(frozen=True)

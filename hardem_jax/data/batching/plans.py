@@ -141,7 +141,7 @@ class Plan(Sequence[Step], abc.ABC):
         if longest > limit:
             raise InputError(
                 f"training data: expected inputs of at most {limit} tokens "
-                f"(the largest bucket or packed row), found one of {longest}"
+                f"(the largest of --batches.buckets, or a packed row), found one of {longest}"
             )
         if config.packed_tokens and config.batch_size % (config.accumulate * num_devices):
             raise InputError(

@@ -285,8 +285,9 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
 
     def _check_some(self, split: str, count: int) -> None:
         if not count:
+            file, *_ = self.data_set.source_files(self.folder, split).values()
             raise InputError(
-                f"{self.folder}: expected questions in {split!r}, "
+                f"{file}: expected questions in {split!r}, "
                 f"found none that can be used; {self.exclusions[split].one_line()}"
             )
 
@@ -302,10 +303,13 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
 
     def _digests(self) -> dict[str, dict[str, str]]:
         """Split -> name -> digest of its source files."""
-        names = {split: self.data_set.source_names(self.folder, split) for split in self.splits}
+        files = {split: self.data_set.source_files(self.folder, split) for split in self.splits}
         # What several splits share (gigabytes of evidence) is read once.
-        found = {name: digest(self.folder / name) for name in {*sum(names.values(), ())}}
-        return {split: {name: found[name] for name in some} for split, some in names.items()}
+        found = {path: digest(path) for path in set().union(*(x.values() for x in files.values()))}
+        return {
+            split: {name: found[path] for name, path in some.items()}
+            for split, some in files.items()
+        }
 
 
 def quiet() -> None:

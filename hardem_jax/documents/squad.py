@@ -1,0 +1,251 @@
+"""Reader for the SQuAD layout (Rajpurkar et al., 2016), also used by Quoref and many others.
+
+    {"data": [{"title", "paragraphs": [{"context", "qas": [
+        {"id", "question", "answers": [{"text", "answer_start"}, ...]}, ...]}, ...]}, ...]}
+
+The layout does not define what several answers to one question mean. In SQuAD they come from
+several annotators and any one is correct. In Quoref (Dasigi et al., 2019) one annotator marked
+several spans that together form the answer. The files do not show which applies, so it is an
+argument.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hardem_jax.data.exclusions import (
+    EMPTY_DOCUMENT,
+    EMPTY_QUESTION,
+    IMPOSSIBLE,
+    MISPLACED_MENTION,
+    NO_ANSWER,
+    NO_ID,
+    SEVERAL_SPANS,
+    ExclusionCounts,
+)
+from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects, lacks
+from hardem_jax.data.json_stream import PathLike, iter_json_items
+from hardem_jax.data.rows import USUAL, Columns, as_row, raw_rows
+from hardem_jax.documents.examples import UNKNOWN, Document, ReadingExample
+from hardem_jax.errors import InputError
+
+AnswersAre = Literal["alternatives", "all required"]
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """Options that apply to every question of a file; the choices are in lower case."""
+
+    skips: ExclusionCounts
+    answers_are: AnswersAre
+    require_answers: bool
+    keep_several: bool
+    choices: Collection[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", frozenset(map(str.lower, self.choices)))
+
+
+def read_squad_layout(
+    file: PathLike,
+    *,
+    skips: ExclusionCounts,
+    answers_are: AnswersAre = "alternatives",
+    require_answers: bool = True,
+    keep_several: bool = False,
+    choices: Collection[str] = (),
+) -> Iterator[ReadingExample]:
+    """Streams the questions of a file in SQuAD's layout, each with its paragraph.
+
+    `golds` are the answer texts, `aliases` the distinct ones, `true_mention` the first annotated
+    answer. The document's id is "title#k", k counting the paragraphs of that title from 0. One
+    article is in memory at a time. Rows instead of articles are read as by `read_squad_rows`.
+
+    Args:
+        file: the JSON file, optionally with `.gz`.
+        skips: counts what is left out: no question id, empty question, empty document (each of
+            its questions), marked impossible (SQuAD 2.0), no answer given, several answer spans
+            required. Warning, with the question kept and `true_mention` None: `answer_start` does
+            not point to the answer's text. It may be missing.
+        answers_are: "alternatives" (SQuAD): any one answer is correct. "all required" (Quoref): a
+            question with several distinct answer texts needs all of them, so no single span can
+            answer it and it is left out, unless `keep_several`.
+        require_answers: True leaves out questions without an answer. False, for prediction,
+            yields them with `aliases=()` and `golds=()`.
+        keep_several: keep the questions that need several answers, for a metric that gives partial
+            credit, `hardem_jax.documents.metrics.quoref`.
+        choices: answers that need no place in the paragraph, such as "yes" and "no", see
+            `hardem_jax.documents.windows.WindowConfig`. With "unknown" among them, questions
+            marked impossible, or answered "unknown", are kept: that is their alias, and their gold
+            is "". What SQuAD 2.0 gives as ``plausible_answers`` is never read.
+
+    Raises:
+        InputError: the file is missing or not in this layout, or a value has the wrong type.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> answer = {"text": "Rome", "answer_start": 7}
+        >>> question = {"id": "q1", "question": "Which city?", "answers": [answer]}
+        >>> paragraph = {"context": "It was Rome.", "qas": [question]}
+        >>> skips = ExclusionCounts()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "dev.json")
+        ...     data = [{"title": "Italy", "paragraphs": [paragraph]}]
+        ...     _ = file.write_text(json.dumps({"data": data}))
+        ...     (example,) = read_squad_layout(file, skips=skips)
+        >>> example.documents[0].id, example.aliases, example.true_mention
+        ('Italy#0', ('Rome',), (0, 7, 11))
+    """
+    rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
+    paragraph_counts: Counter[str] = Counter()
+    for index, article in iter_json_items(file, "data"):
+        place = f"{file}: item {index} of 'data'"
+        if "paragraphs" not in article and "question" in article:
+            yield from _row_example(article, index, place, rules)
+            continue
+        title = get_field(article, "title", str, place) or f"article {index}"
+        paragraphs = get_objects(article, "paragraphs", place, required=True)
+        for number, paragraph in enumerate(paragraphs):
+            at = f"{place}, paragraph {number}"
+            text = get_field(paragraph, "context", str, at) or ""
+            document = Document(f"{title}#{paragraph_counts[title]}", text)
+            paragraph_counts[title] += 1
+            for count, record in enumerate(get_objects(paragraph, "qas", at, required=True)):
+                yield from _example(record, document, f"{at}, question {count}", rules)
+
+
+def read_squad_rows(
+    file: PathLike,
+    *,
+    skips: ExclusionCounts,
+    columns: Columns = USUAL,
+    answers_are: AnswersAre = "alternatives",
+    require_answers: bool = True,
+    keep_several: bool = False,
+    choices: Collection[str] = (),
+) -> Iterator[ReadingExample]:
+    """Streams the questions of a file with one row for each.
+
+    Rows are those of `hardem_jax.data.rows`: CSV, JSON lines or a list, with a question, its answer
+    or answers and a text; or as Hugging Face's data sets have them:
+
+        {"id", "title", "context", "question", "answers": {"text": [...], "answer_start": [...]}}
+
+    Otherwise as `read_squad_layout`; a document's id is the title and the number of the row, from
+    0. In SQuAD 2.0, a question that is impossible to answer has an empty list of answers.
+
+    Args:
+        file: optionally with `.gz`.
+        columns: what its columns are called.
+        skips, answers_are, require_answers, keep_several, choices: as for `read_squad_layout`.
+            With "unknown" among the choices, a question without answers is one that is impossible.
+
+    Raises:
+        InputError: the file is missing or not in this layout, or a value has the wrong type.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> row = {"id": "q1", "title": "Italy", "context": "It was Rome.", "question": "Which?",
+        ...     "answers": {"text": ["Rome"], "answer_start": [7]}}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "dev.jsonl")
+        ...     _ = file.write_text(json.dumps(row))
+        ...     (example,) = read_squad_rows(file, skips=ExclusionCounts())
+        >>> example.golds, example.true_mention
+        (('Rome',), (0, 7, 11))
+    """
+    rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
+    for number, raw in enumerate(raw_rows(file)):
+        if columns == USUAL and isinstance(raw.values.get("answers"), dict):
+            yield from _row_example(raw.values, number, raw.place, rules)
+            continue
+        row = as_row(raw, columns, "text", with_answers=require_answers)
+        row["answers"] = [{"text": text} for text in row["answers"]]
+        if UNKNOWN in rules.choices and require_answers and not row["answers"]:
+            row["is_impossible"] = True
+        yield from _example(row, Document(f"#{number}", row["text"]), raw.place, rules)
+
+
+def _row_example(
+    row: dict[str, Any], index: int, place: str, rules: _Rules
+) -> Iterator[ReadingExample]:
+    """The question of a row, if it can be used."""
+    if not {"question", "context"} <= row.keys():
+        raise lacks(row, "'question' and 'context'", place)
+    title = get_field(row, "title", str, place) or ""
+    document = Document(f"{title}#{index}", get_field(row, "context", str, place) or "")
+    found = get_field(row, "answers", dict, place) or {}
+    texts, starts = (get_field(found, n, list, place) or [] for n in ("text", "answer_start"))
+    if starts and len(starts) != len(texts):
+        raise InputError(
+            f"{place}: expected {len(texts)} under 'answer_start', found {len(starts)}"
+        )
+    pairs = itertools.zip_longest(texts, starts)
+    answers = [{"text": text, "answer_start": start} for text, start in pairs]
+    row = row | {"answers": answers}
+    given = any(str(text or "").strip() for text in texts)
+    if UNKNOWN in rules.choices and rules.require_answers and not given:
+        row = {"is_impossible": True} | row
+    yield from _example(row, document, place, rules)
+
+
+def _example(
+    record: dict[str, Any], document: Document, place: str, rules: _Rules
+) -> Iterator[ReadingExample]:
+    """The question, if it can be used."""
+    skips = rules.skips
+    question_id = get_id(record, "id", place)
+    if question_id is None:
+        return skips.add(NO_ID, place)
+    place = f"{place} ({question_id})"
+    question = get_field(record, "question", str, place) or ""
+    answers = _answers(record, place)
+    golds = tuple(text for text, _ in answers)
+    aliases = distinct(golds)
+    if not question.strip():
+        return skips.add(EMPTY_QUESTION, question_id)
+    if not document.text.strip():
+        return skips.add(EMPTY_DOCUMENT, question_id)
+    impossible = get_field(record, "is_impossible", bool, place)
+    if UNKNOWN in rules.choices:
+        # CoQA marks such a question by its answer; elsewhere "unknown" may be an answer.
+        marked = impossible is None and {text.strip().lower() for text in golds} == {UNKNOWN}
+        if impossible or marked:
+            yield ReadingExample(question_id, question, (document,), (UNKNOWN,), ("",))
+            return
+    elif impossible:
+        return skips.add(IMPOSSIBLE, question_id)
+    if rules.require_answers and not aliases:
+        return skips.add(NO_ANSWER, question_id)
+    all_required = rules.answers_are == "all required" and not rules.keep_several
+    if all_required and len(aliases) > 1:
+        return skips.add(SEVERAL_SPANS, question_id)
+    mention = _first_mention(answers, document.text)
+    in_text = any(text.strip().lower() not in rules.choices for text in golds)
+    placed = any(start is not None for _, start in answers[:1])
+    if in_text and placed and mention is None:
+        skips.warn(MISPLACED_MENTION, question_id)
+    yield ReadingExample(question_id, question, (document,), aliases, golds, mention)
+
+
+def _answers(record: dict[str, Any], place: str) -> list[tuple[str, int | None]]:
+    """Returns (text, start) for every answer with a text."""
+    pairs = [
+        (get_field(x, "text", str, place) or "", get_field(x, "answer_start", int, place))
+        for x in get_objects(record, "answers", place)
+    ]
+    return [(text, start) for text, start in pairs if text.strip()]
+
+
+def _first_mention(
+    answers: list[tuple[str, int | None]], context: str
+) -> tuple[int, int, int] | None:
+    for text, start in answers[:1]:
+        # A negative start would count from the end and could even match there.
+        if start is not None and start >= 0 and context.startswith(text, start):
+            return 0, start, start + len(text)
+    return None
