@@ -144,6 +144,18 @@ class BuildFiles(WriteBuild):
     def sources(self) -> dict[str, Any]:
         return {"folder": Path(), "splits": tuple(self.data_set().files)}
 
+    @classmethod
+    def of_files(
+        cls, files: Mapping[str, Path], out: Path, encoder: str, **flags: Any
+    ) -> tuple[dict[str, Any], int]:
+        """Builds these files; fields of ``train`` with the data, and the questions in training."""
+        del encoder
+        from hardem_jax.data.built import open_build
+
+        folder = cls(out=out, **files, **flags).run()
+        counts = dict(open_build(folder).meta["splits"]["train"]["counts"])
+        return {"data": folder, "dev": folder}, counts["questions with a solution"]
+
 
 def prepare(base: type[WriteBuild], layouts: Mapping[str, type[DataSet]] | None = None) -> Any:
     """The command ``prepare`` of a data set, or, with ``layouts``, of a task: the fields of every

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import read_meta
 from hardem_jax.data.json_stream import first_list, iter_json_items
 from hardem_jax.data.rows import USUAL, Columns
 from hardem_jax.documents.examples import ReadingExample
@@ -45,6 +46,17 @@ class PrepareFile(PrepareCommand):
             return "rows"
         _, article = next(iter_json_items(self.file, "data"), (0, {}))
         return "rows" if "question" in article and "paragraphs" not in article else "squad"
+
+    @classmethod
+    def of_files(
+        cls, files: Mapping[str, Path], out: Path, encoder: str, **flags: Any
+    ) -> tuple[dict[str, Any], int]:
+        """Prepares these files; fields of ``train`` with the data, and the windows in training."""
+        for split, file in files.items():
+            own: Any = {"split": split, "file": file, "out": out / split}
+            cls(tokenizer=encoder, force=True, **own, **flags).run()
+        counts = read_meta(out / "train", format=cls.FORMAT)["counts"]
+        return {"data": (out / "train",), "dev": out / "dev"}, counts["windows with a mention"]
 
     def read(
         self, skips: ExclusionCounts, answers_are: AnswersAre, *, keep_several: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +54,25 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
     def texts(self, question: TableQuestion, answer: Any) -> tuple[str, str]:
         """The solution of an answer and its result."""
 
+    @classmethod
+    def _lines(cls, rows: list[dict[str, Any]], table: str) -> Iterable[dict[str, Any]]:
+        tables: dict[str, Table] = {}
+        for number, row in enumerate(rows):
+            if table not in row:
+                expected = f"expected a table under {table!r}"
+                raise InputError(f"example {number}: {expected}, found {', '.join(row) or 'none'}")
+            known = len(tables)
+            own = _added(row.pop(table), tables)
+            if len(tables) > known:
+                yield {"table": dataclasses.asdict(own)}
+            yield {**row, "table_id": own.id}
+
     def _answers(self, asked: Sequence[tuple[str, Any]], top: int) -> list[list[TableAnswer]]:
         tables: dict[str, Table] = {}
-        questions = []
-        for n, (text, value) in enumerate(asked):
-            table = as_table(value)
-            if tables.setdefault(table.id, table) != table:  # another one of this name
-                table = dataclasses.replace(table, id=f"{table.id} {n}")
-                tables[table.id] = table
-            questions.append(TableQuestion(str(n), text, table, ()))
+        questions = [
+            TableQuestion(str(n), text, _added(value, tables), ())
+            for n, (text, value) in enumerate(asked)
+        ]
         data = self._task.QUESTIONS(
             questions=[self.asked(question) for question in questions],
             tables=tables,
@@ -82,6 +92,15 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
                 chance = float(np.exp(answer.log_prob))
                 found[index].append(TableAnswer(text=result, probability=chance, solution=solution))
         return found
+
+
+def _added(value: Any, tables: dict[str, Table]) -> Table:
+    """A table, which is among ``tables`` then; another one of its name gets a number."""
+    table = as_table(value)
+    if tables.setdefault(table.id, table) != table:
+        table = dataclasses.replace(table, id=f"{table.id} {len(tables)}")
+        tables[table.id] = table
+    return table
 
 
 def as_table(value: Any) -> Table:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from hardem_jax.errors import InputError
 from hardem_jax.registry import task_type
+from hardem_jax.task.own import rows_of, train_on
 from hardem_jax.task.trained import Trained
 
 SourceT = TypeVar("SourceT")
@@ -71,6 +72,64 @@ class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
         """
         inference["batch_size"] = batch_size
         return cls(Trained(task_type(cls.TASK), Path(run_dir), checkpoint, **inference))
+
+    @classmethod
+    def from_examples(
+        cls,
+        examples: Any,
+        *,
+        encoder: str | os.PathLike[str],
+        out: str | os.PathLike[str],
+        dev: Any = None,
+        num_steps: int | None = None,
+        **flags: Any,
+    ) -> Self:
+        """Trains a model on questions with their answers, and loads its best checkpoint.
+
+        Does what the commands ``prepare`` and ``train`` do, in a run folder like theirs: the same
+        call continues where it stopped, or only loads what it has trained; ``evaluate``,
+        ``predict`` and the inspector take the folder as that of any run.
+
+        Args:
+            examples: a mapping for each question with the keys of `hardem_jax.data.rows`:
+                "question", "answer" (a text or number, or a list) and what it is about, "text" or
+                "table" (as in `answer`); or a pandas DataFrame or a `datasets.Dataset` of these
+                columns. ``columns=Columns(answer="reply")`` names others.
+            encoder: Hugging Face name or folder of the pretrained encoder to start from.
+            out: folder of the run.
+            dev: examples to evaluate on; None takes every tenth of ``examples`` away for this.
+            num_steps: of training; None for two passes over the examples, but at least 200 steps.
+                MML fades into hard EM over the first half of them.
+            **flags: other fields of the task's ``prepare`` and ``train``, such as
+                ``objective=MML()``. Unless ``batches`` is among them, a batch holds at most all
+                examples.
+
+        Raises:
+            InputError: there are too few examples, one is malformed, a flag is unknown, or ``out``
+                holds a run with other settings or examples.
+
+        Example:
+            >>> examples = [{"question": "Who?", "answer": "Ann", "text": page}]  # doctest: +SKIP
+            >>> reader = Reader.from_examples(  # doctest: +SKIP
+            ...     examples, encoder="bert-base-uncased", out="runs/mine", dev=examples
+            ... )
+        """
+        rows, dev_rows = rows_of(examples), None if dev is None else rows_of(dev)
+        if dev_rows is None:
+            rows, dev_rows = [row for n, row in enumerate(rows) if n % 10 != 9], rows[9::10]
+        if not rows or not dev_rows:
+            expected = "expected at least 10, or others as dev" if dev is None else "expected some"
+            raise InputError(f"examples: {expected}, found {len(rows)} and {len(dev_rows)} as dev")
+        named = getattr(flags.get("columns"), "table", None) or "table"
+        lines = {"train": cls._lines(rows, named), "dev": cls._lines(dev_rows, named)}
+        train_on(cls.TASK, lines, encoder, Path(out), num_steps, flags)
+        return cls.from_run(out)
+
+    @classmethod
+    def _lines(cls, rows: list[dict[str, Any]], table: str) -> Iterable[dict[str, Any]]:
+        """The lines of a JSON file of these rows; ``table`` is the key of their tables."""
+        del table
+        return rows
 
     def _read(self, inputs: Any) -> Iterator[tuple[int, Any]]:
         """What the model says of each input, by its index."""
