@@ -23,7 +23,9 @@ def run_shell(page: str, folder: Path, variables: Mapping[str, str], *, leave_ou
         What they print.
     """
     chosen = [b for b in blocks(page, "sh") if not (leave_out and re.search(leave_out, b))]
-    code = f'python() {{ {sys.executable} "$@"; }}\n' + "".join(chosen)
+    code = f'python() {{ {sys.executable} "$@"; }}\n'
+    code += "hardem() { python -c 'from hardem_jax.cli.main import main; main()' \"$@\"; }\n"
+    code += "".join(chosen)
     for name, value in variables.items():
         code = re.sub(rf"^{name}=.*$", f"{name}={value}", code, flags=re.MULTILINE)
     # One device, as on a reader's machine; eight are for tests of devices.
