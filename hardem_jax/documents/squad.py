@@ -128,24 +128,18 @@ def read_squad_rows(
     keep_several: bool = False,
     choices: Collection[str] = (),
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a file with one row for each.
+    """Streams the questions of a file with one row for each, see `hardem_jax.data.rows`.
 
-    Rows are those of `hardem_jax.data.rows`: CSV, JSON lines or a list, with a question, its answer
-    or answers and a text; or as Hugging Face's data sets have them:
+    A row has a text, or is as in Hugging Face's data sets, where it may have annotated places:
 
         {"id", "title", "context", "question", "answers": {"text": [...], "answer_start": [...]}}
 
     Otherwise as `read_squad_layout`; a document's id is the title and the number of the row, from
-    0. In SQuAD 2.0, a question that is impossible to answer has an empty list of answers.
+    0. With "unknown" among the choices, a question without answers is impossible to answer.
 
     Args:
-        file: optionally with `.gz`.
         columns: what its columns are called.
-        skips, answers_are, require_answers, keep_several, choices: as for `read_squad_layout`.
-            With "unknown" among the choices, a question without answers is one that is impossible.
-
-    Raises:
-        InputError: the file is missing or not in this layout, or a value has the wrong type.
+        file, skips, answers_are, require_answers, keep_several, choices: as there.
 
     Example:
         >>> import json, pathlib, tempfile

@@ -117,11 +117,6 @@ class Predict(PredictCommand):
         return read_document(file)
 
 
-#: Those of a data set have its own ``prepare``.
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-}
+# A data set has its own ``prepare``.
+_KINDS = (Prepare, Train, Compare, Evaluate, Predict)
+COMMANDS = {kind.__name__.lower(): kind for kind in _KINDS}

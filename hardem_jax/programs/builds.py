@@ -20,8 +20,6 @@ class TablePrograms(OwnTables):
 
     Attributes:
         rules: what counts as a program.
-        layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
-        columns: names of their columns, or of the keys of objects.
     """
 
     NAME = "hardem_table_programs"
@@ -44,8 +42,6 @@ class WikiTablePrograms(WikiTables):
 
     Attributes:
         rules: what counts as a program.
-        number: number of the random split, 1 to 5; "test" is the unseen tables.
-        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
     """
 
     NAME = "hardem_wikitableprograms"

@@ -100,11 +100,6 @@ class Predict(PredictOnTable):
         return super().inference() | {"decoding": "program"}
 
 
-#: Those of a data set have its own ``prepare``.
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-}
+# A data set has its own ``prepare``.
+_KINDS = (Prepare, Train, Compare, Evaluate, Predict)
+COMMANDS = {kind.__name__.lower(): kind for kind in _KINDS}

@@ -54,8 +54,6 @@ class TableQuestions(OwnTables):
 
     Attributes:
         rules: what counts as a query.
-        layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
-        columns: names of their columns, or of the keys of objects.
     """
 
     NAME = "hardem_table_questions"
@@ -70,8 +68,6 @@ class WikiTableQuestions(WikiTables):
 
     Attributes:
         rules: what counts as a query.
-        number: number of the random split, 1 to 5; "test" is the unseen tables.
-        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
     """
 
     NAME = "hardem_wikitablequestions"

@@ -215,12 +215,6 @@ class Convert:
         print(self.out)
 
 
-#: Those of a data set have its own ``prepare``.
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "convert": Convert,
-}
+# A data set has its own ``prepare``.
+_KINDS = (Prepare, Train, Compare, Evaluate, Predict, Convert)
+COMMANDS = {kind.__name__.lower(): kind for kind in _KINDS}

@@ -116,10 +116,5 @@ class Predict(PredictOnDocuments):
         return {}
 
 
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-}
+_KINDS = (Prepare, Train, Compare, Evaluate, Predict)
+COMMANDS = {kind.__name__.lower(): kind for kind in _KINDS}

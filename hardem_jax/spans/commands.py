@@ -278,12 +278,6 @@ class Predict(PredictOnDocuments):
         return reader
 
 
-#: Those of a data set have its own ``prepare``.
-COMMANDS = {
-    "prepare": Prepare,
-    "train": Train,
-    "compare": Compare,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "export": Export,
-}
+# A data set has its own ``prepare``.
+_KINDS = (Prepare, Train, Compare, Evaluate, Predict, Export)
+COMMANDS = {kind.__name__.lower(): kind for kind in _KINDS}
