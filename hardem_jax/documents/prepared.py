@@ -172,19 +172,15 @@ def prepare_split(
     Args:
         examples: from one of the readers.
         folder: output folder; must be new or empty.
-        tokenizer: the encoder's tokenizer.
-        config: window sizes.
+        tokenizer, config: of the encoder, and the sizes of windows.
         metric: official metric of the data, a module of `hardem_jax.documents.metrics`.
         sources: name of each source file -> digest, and whatever else determined the examples.
         exclusions: the readers' counts, to which questions left out here are added.
-        keep_without_mention: whether to keep questions whose answer is not found, as evaluation
-            needs; training cannot use them.
-        scored: whether the golds are known. If not, as for a test set whose answers are secret,
-            nothing is counted as lacking a mention, and evaluation gives answers but no scores.
-        processes: number of worker processes (spawned), or None for no workers; does not affect
-            the result. A script that calls this needs an ``if __name__ == "__main__"`` guard.
-        replace: whether to replace a complete split of this kind, see
-            `hardem_jax.data.files.new_folder`.
+        keep_without_mention: keep questions whose answer is not found, as evaluation needs.
+        scored: whether the golds are known; if not, evaluation gives answers but no scores.
+        processes: workers (spawned; a script needs an ``if __name__ == "__main__"`` guard), or
+            None; the result is the same.
+        replace: replace a complete split of this kind, see `hardem_jax.data.files.new_folder`.
         format: `TAGGINGS_FORMAT` if the examples require all of their aliases.
 
     Returns:

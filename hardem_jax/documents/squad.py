@@ -85,20 +85,6 @@ def read_squad_layout(
 
     Raises:
         InputError: the file is missing or not in this layout, or a value has the wrong type.
-
-    Example:
-        >>> import json, pathlib, tempfile
-        >>> answer = {"text": "Rome", "answer_start": 7}
-        >>> question = {"id": "q1", "question": "Which city?", "answers": [answer]}
-        >>> paragraph = {"context": "It was Rome.", "qas": [question]}
-        >>> skips = ExclusionCounts()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = pathlib.Path(folder, "dev.json")
-        ...     data = [{"title": "Italy", "paragraphs": [paragraph]}]
-        ...     _ = file.write_text(json.dumps({"data": data}))
-        ...     (example,) = read_squad_layout(file, skips=skips)
-        >>> example.documents[0].id, example.aliases, example.true_mention
-        ('Italy#0', ('Rome',), (0, 7, 11))
     """
     rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
     paragraph_counts: Counter[str] = Counter()

@@ -80,19 +80,6 @@ def read_drop(
 
     Raises:
         InputError: the file is missing or not in this layout, or a value has the wrong type.
-
-    Example:
-        >>> import json, pathlib, tempfile
-        >>> answer = {"number": "3", "date": {"day": "", "month": "", "year": ""}, "spans": []}
-        >>> qa = {"query_id": "q1", "question": "By how many yards?", "answer": answer}
-        >>> skips = ExclusionCounts()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = pathlib.Path(folder, "dev.json")
-        ...     passage = {"passage": "A 41-yard and a 38-yard field goal.", "qa_pairs": [qa]}
-        ...     _ = file.write_text(json.dumps({"nfl_1": passage}))
-        ...     (example,) = read_drop(file, skips=skips)
-        >>> example.passage_id, example.answer, example.golds == (answer,)
-        ('nfl_1', 3.0, True)
     """
     records = ((f"{file}: {id}", id, record) for id, record in iter_json_entries(file))
     return _examples(records, skips, max_words, numbers)
@@ -108,16 +95,8 @@ def read_number_rows(
 ) -> Iterator[NumericExample]:
     """Streams the questions of a file with one row for each, see `hardem_jax.data.rows`.
 
-    A row has a question, its passage, and a number; of several answers, Z is that of the first, and
-    the official metric takes any. Otherwise as `read_drop`.
-
-    Args:
-        file: optionally with `.gz`.
-        columns: what its columns are called.
-        skips, max_words, numbers: as for `read_drop`.
-
-    Raises:
-        InputError: the file is missing or no file of rows, or a row lacks a column.
+    Of several answers, Z is that of the first, and the official metric takes any. ``columns`` says
+    what its columns are called; otherwise as `read_drop`.
 
     Example:
         >>> import pathlib, tempfile

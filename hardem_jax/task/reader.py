@@ -86,9 +86,8 @@ class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
     ) -> Self:
         """Trains a model on questions with their answers, and loads its best checkpoint.
 
-        Does what the commands ``prepare`` and ``train`` do, in a run folder like theirs: the same
-        call continues where it stopped, or only loads what it has trained; ``evaluate``,
-        ``predict`` and the inspector take the folder as that of any run.
+        Does what the commands ``prepare`` and ``train`` do, in a run folder like theirs, which
+        other commands read. The same call continues where it stopped, or only loads.
 
         Args:
             examples: a mapping for each question with the keys of `hardem_jax.data.rows`:
@@ -101,8 +100,7 @@ class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
             num_steps: of training; None for two passes over the examples, but at least 200 steps.
                 MML fades into hard EM over the first half of them.
             **flags: other fields of the task's ``prepare`` and ``train``, such as
-                ``objective=MML()``. Unless ``batches`` is among them, a batch holds at most all
-                examples.
+                ``objective=MML()``. Without ``batches``, a batch holds at most all examples.
 
         Raises:
             InputError: there are too few examples, one is malformed, a flag is unknown, or ``out``

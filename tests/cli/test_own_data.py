@@ -107,11 +107,3 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(task, files, tmp_path, 
     assert f"{file}: line {line}: expected a column 'reply'" in said
     missing = fails(commands(task), capsys, *flags, "--train", f"{file}x")
     assert f"{file}x: expected a file" in missing and f"(perhaps you meant {file.name})" in missing
-
-
-@pytest.mark.parametrize("task", ["queries", "programs"])
-def test_a_question_on_a_table_that_is_not_there_names_the_file(task, files, tmp_path, capsys):
-    file = files / f"{task}.csv"
-    file.write_text(file.read_text().replace("won?,runs.csv", "won?,rnus.csv"))
-    said = fails(commands(task), capsys, "prepare", "--out", tmp_path / "built", "--train", file)
-    assert f"{file}: line 3: expected a table file" in said and "rnus.csv" in said
