@@ -139,7 +139,7 @@ class BuildFiles(WriteBuild):
 
     def data_set(self) -> DataSet:
         files = {"train": self.train, "dev": self.dev, "test": self.test}
-        return super().data_set().of_files({name: x for name, x in files.items() if x})
+        return super().data_set().with_files({name: x for name, x in files.items() if x})
 
     def sources(self) -> dict[str, Any]:
         return {"folder": Path(), "splits": tuple(self.data_set().files)}

@@ -105,7 +105,7 @@ class DataSet(abc.ABC):
             return {file.name: file}
         return {name: folder / name for name in self.source_names(folder, split)}
 
-    def of_files(self, files: Mapping[str, Path]) -> Self:
+    def with_files(self, files: Mapping[str, Path]) -> Self:
         """The same with a file of any name and place for each split.
 
         A build is found again wherever they lie, so they are no option, and no field.

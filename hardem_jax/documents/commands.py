@@ -45,7 +45,7 @@ class PrepareFile(PrepareCommand):
         if first_list(self.file) != "data":
             return "rows"
         _, article = next(iter_json_items(self.file, "data"), (0, {}))
-        return "rows" if "question" in article and "paragraphs" not in article else "squad"
+        return "squad" if not article or "paragraphs" in article else "rows"
 
     @classmethod
     def of_files(

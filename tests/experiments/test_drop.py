@@ -215,7 +215,7 @@ def test_questions_of_a_file_are_answered_about_their_own_passages(root, tmp_pat
         np.testing.assert_allclose(shown, [one.probability for one in alone], rtol=1e-4)
     question = ("--question", "How many?")
     both = fails(capsys, "predict", "--run-dir", root / "run", "--questions", file, *question)
-    assert "--questions: expected no question" in both
+    assert "--questions: expected no other question" in both
     none = fails(capsys, "predict", "--run-dir", root / "run", *question)
     assert "--document: expected a file, or --questions" in none
 
