@@ -1,9 +1,6 @@
 """Commands, one module each: ``python -m experiments.triviaqa --help``. Run from a checkout."""
 
-from hardem_jax.errors import (
-    MissingPackageError,
-    require_packages,
-)
+from hardem_jax.errors import MissingPackageError, require_packages
 
 try:
     require_packages("all", "flax", "grain", "optax", "orbax", "rich", "tokenizers", "tyro")

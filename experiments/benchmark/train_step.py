@@ -35,13 +35,7 @@ import numpy as np
 from rich.progress import track
 
 from experiments.benchmark.steps import workers
-from experiments.benchmark.steps.setting import (
-    STEPS,
-    Setting,
-    StepFlags,
-    step_flops,
-    step_tokens,
-)
+from experiments.benchmark.steps.setting import STEPS, Setting, StepFlags, step_flops, step_tokens
 from experiments.benchmark.steps.workers import PYTORCH, Worker, WorkerError
 from experiments.report import Report, table
 from hardem_jax.errors import InputError, require

@@ -66,10 +66,7 @@ _Record = tuple[int, tuple[int, int], bytes]
 class Question:
     """The parts of an example that evaluation needs.
 
-    Attributes:
-        id, question: as in the example.
-        golds: reference answers for the official metric, starting with the one to display.
-        num_solutions: |Z| over the windows of the question, each mention counted once.
+    ``num_solutions`` is |Z| over the windows of the question, each mention counted once.
     """
 
     id: str
@@ -81,18 +78,9 @@ class Question:
 class PreparedSplit:
     """A prepared split, opened from a folder that `prepare_split` wrote.
 
-    Attributes:
-        positives, negatives: windows with and without a mention.
-        questions: questions by id, in source order.
-        places: ``[N, 3]`` int32: question, document and rank within the question of each of the
-            `windows`, counted from 0.
-        tokenizer: the tokenizer of the windows.
-        left_out: see `hardem_jax.data.records.read_left_out`.
-        meta: content of ``meta.json``.
-
-    Raises:
-        InputError: the folder is not a complete prepared split of this format, or a file is
-            damaged.
+    ``positives`` and ``negatives`` are windows with and without a mention, ``questions`` those by
+    id, and ``places`` ``[N, 3]`` int32 question, document and rank within the question of each of
+    the `windows`, counted from 0.
     """
 
     def __init__(self, folder: Path, *, format: str = FORMAT):
@@ -115,15 +103,7 @@ class PreparedSplit:
 
 
 class Concatenated(Sequence[Window]):
-    """The concatenation of several sources of windows.
-
-    Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each window.
-
-    Example:
-        >>> len(Concatenated([]))
-        0
-    """
+    """Several sources of windows; ``sizes`` ``[N, 2]`` int32 are tokens and solutions of each."""
 
     def __init__(self, sources: Sequence["RecordSource[Window] | Concatenated"]):
         self._sources = list(sources)
@@ -169,25 +149,11 @@ def prepare_split(
 ) -> dict[str, Any]:
     """Cuts examples into windows and writes the split, with one example in memory at a time.
 
-    Args:
-        examples: from one of the readers.
-        folder: output folder; must be new or empty.
-        tokenizer, config: of the encoder, and the sizes of windows.
-        metric: official metric of the data, a module of `hardem_jax.documents.metrics`.
-        sources: name of each source file -> digest, and whatever else determined the examples.
-        exclusions: the readers' counts, to which questions left out here are added.
-        keep_without_mention: keep questions whose answer is not found, as evaluation needs.
-        scored: whether the golds are known; if not, evaluation gives answers but no scores.
-        processes: workers (spawned; a script needs an ``if __name__ == "__main__"`` guard), or
-            None; the result is the same.
-        replace: replace a complete split of this kind, see `hardem_jax.data.files.new_folder`.
-        format: `TAGGINGS_FORMAT` if the examples require all of their aliases.
-
-    Returns:
-        The content of ``meta.json``.
-
-    Raises:
-        InputError: no question can be used, or the folder exists or cannot be written.
+    Returns the content of ``meta.json``. ``metric`` is a module of `hardem_jax.documents.metrics`,
+    ``sources`` is whatever determined the examples, and ``exclusions`` has the readers' counts, to
+    which questions left out here are added. Where golds are not known (``scored`` False), nothing
+    counts as lacking a mention. ``processes`` are spawned, so a script that calls this needs a
+    ``__main__`` guard.
     """
     set_sizes: list[int] = []
     kept: set[str] = set()

@@ -32,11 +32,7 @@ from hardem_jax.data.json_fields import get_field, get_id, get_objects, get_stri
 from hardem_jax.data.json_stream import PathLike, iter_json_entries
 from hardem_jax.data.rows import USUAL, Columns, read_rows
 from hardem_jax.equations.examples import NumericExample
-from hardem_jax.equations.solutions.numbers import (
-    NumberConfig,
-    find_numbers,
-    parse_number,
-)
+from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, parse_number
 from hardem_jax.errors import InputError
 
 # Reasons of `ExclusionCounts`, for questions left out:

@@ -24,12 +24,7 @@ from flax import nnx
 
 from hardem_jax.encoders.base import EncoderConfig
 from hardem_jax.encoders.checkpoint_files import read_torch
-from hardem_jax.encoders.pretrained import (
-    architecture,
-    fill,
-    flat_params,
-    untrained_encoder,
-)
+from hardem_jax.encoders.pretrained import architecture, fill, flat_params, untrained_encoder
 from hardem_jax.encoders.weights import Target, WeightTable, dense
 from hardem_jax.errors import InputError
 from hardem_jax.queries.model import SQLova

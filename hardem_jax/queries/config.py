@@ -3,9 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from hardem_jax.encoders.config import (
-    ValueUnits,
-)
+from hardem_jax.encoders.config import ValueUnits
 from hardem_jax.errors import InputError, require
 from hardem_jax.task.config import EncoderConfig
 

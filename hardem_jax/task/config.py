@@ -3,10 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from hardem_jax.encoders.config import (
-    Implementation,
-    Remat,
-)
+from hardem_jax.encoders.config import Implementation, Remat
 from hardem_jax.errors import require
 from hardem_jax.training.fingerprint import may_change
 

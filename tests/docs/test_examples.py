@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from docs.examples.sentences import __main__ as sentences
-from docs.examples.sentences.task import (
-    SentenceDistribution,
-    SentenceQuestions,
-)
+from docs.examples.sentences.task import SentenceDistribution, SentenceQuestions
 from tests.commands import call, evaluation
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import run_shell

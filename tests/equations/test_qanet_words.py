@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.equations.qanet import (
-    CharacterCNN,
-    WordEncoder,
-)
+from hardem_jax.equations.qanet import CharacterCNN, WordEncoder
 from tests.marks import slow
 
 RNG = np.random.default_rng(0)

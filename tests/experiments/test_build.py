@@ -6,15 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import (
-    build,
-    drop,
-    narrativeqa,
-    nq_open,
-    triviaqa,
-    wikisql,
-    wikitablequestions,
-)
+from experiments import build, drop, narrativeqa, nq_open, triviaqa, wikisql, wikitablequestions
 from tests import commands
 from tests.commands import WINDOWS, call
 from tests.data.builders import inputs

@@ -21,16 +21,7 @@ from hardem_jax.spans.commands import Evaluate, Train
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.reader import Reader
 from hardem_jax.training.checkpoints import newest_step
-from tests.commands import (
-    OBEYED,
-    SHOWN,
-    WINDOWS,
-    call,
-    evaluation,
-    fails,
-    logged,
-    refused,
-)
+from tests.commands import OBEYED, SHOWN, WINDOWS, call, evaluation, fails, logged, refused
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 
 SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]

@@ -8,12 +8,7 @@ from flax import nnx
 
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.losses import mml_loss
-from hardem_jax.programs.model import (
-    FIELD_FACTS,
-    KINDS,
-    LINK_FACTS,
-    ProgramParser,
-)
+from hardem_jax.programs.model import FIELD_FACTS, KINDS, LINK_FACTS, ProgramParser
 from hardem_jax.programs.solutions.rules import may_modify, may_select
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, SHAPES, Field, Shape
 

@@ -8,15 +8,7 @@ import pytest
 
 from hardem_jax.programs.distribution import ProgramDistribution
 from hardem_jax.programs.sampling import Support
-from tests.programs.test_distribution import (
-    KINDS,
-    B,
-    F,
-    M,
-    by_formula,
-    logits,
-    programs_of,
-)
+from tests.programs.test_distribution import KINDS, B, F, M, by_formula, logits, programs_of
 from tests.programs.test_distribution import distribution as distribution_of
 from tests.tables.sampling import KEYS, found
 

@@ -15,10 +15,7 @@ from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.config import QueryInference
 from hardem_jax.queries.distribution import QueryDistribution
-from hardem_jax.queries.search import (
-    MAX_LINKS,
-    QueryExecutor,
-)
+from hardem_jax.queries.search import MAX_LINKS, QueryExecutor
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.queries.task import QueryQuestions, QueryTask

@@ -12,11 +12,7 @@ from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.encoders.roberta import Roberta, RobertaConfig
 from hardem_jax.errors import InputError
-from hardem_jax.spans.checkpoint import (
-    load_reader,
-    load_released_reader,
-    save_reader,
-)
+from hardem_jax.spans.checkpoint import load_reader, load_released_reader, save_reader
 from hardem_jax.spans.model import SpanReader
 from tests.encoders.bert_checkpoints import CONFIG, replace_tensors, tensors_of
 from tests.encoders.modules import run

@@ -22,12 +22,7 @@ from hardem_jax.spans.config import ReaderConfig
 from hardem_jax.spans.model import SpanReader
 from hardem_jax.spans.task import SpanModel
 from hardem_jax.task.config import EncoderConfig
-from hardem_jax.task.encoder import (
-    load_encoder,
-    restore_sizes,
-    save_sizes,
-    untrained_encoder,
-)
+from hardem_jax.task.encoder import load_encoder, restore_sizes, save_sizes, untrained_encoder
 from hardem_jax.task.run_config import RunConfig
 from hardem_jax.training.fingerprint import named_settings
 from tests.tiny import write_checkpoint, write_roberta

@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.mesh import (
-    data_mesh,
-    place_batch,
-    place_global_batch,
-    round_up_to_devices,
-)
+from hardem_jax.training.mesh import data_mesh, place_batch, place_global_batch, round_up_to_devices
 
 
 @pytest.mark.parametrize("count", [0, -1, 9])

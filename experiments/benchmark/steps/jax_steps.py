@@ -10,13 +10,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from experiments.benchmark.steps.setting import (
-    NUM_STEPS,
-    OPTIMIZER,
-    STEPS,
-    Device,
-    Setting,
-)
+from experiments.benchmark.steps.setting import NUM_STEPS, OPTIMIZER, STEPS, Device, Setting
 from hardem_jax.data.batching.plans import packing_arrays, rows_needed
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.encoders.bert import BertConfig

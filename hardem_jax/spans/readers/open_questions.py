@@ -19,17 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
-from hardem_jax.data.json_fields import (
-    get_field,
-    get_id,
-    get_strings,
-)
-from hardem_jax.data.json_stream import (
-    PathLike,
-    iter_json_lines,
-    long_csv_fields,
-    read_text,
-)
+from hardem_jax.data.json_fields import get_field, get_id, get_strings
+from hardem_jax.data.json_stream import PathLike, iter_json_lines, long_csv_fields, read_text
 from hardem_jax.documents.examples import OpenQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.words import ARTICLES, split_words

@@ -7,10 +7,7 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import OpenQuestion
 from hardem_jax.errors import InputError
-from hardem_jax.spans.readers.open_questions import (
-    read_nq_open,
-    split_answers,
-)
+from hardem_jax.spans.readers.open_questions import read_nq_open, split_answers
 
 
 @pytest.fixture
