@@ -220,7 +220,6 @@ def test_readme_example_prints_what_it_says():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(hardem_jax.Reader, "from_examples"), reason="to come")
 def test_readme_reader_learns_from_examples_and_answers(tmp_path):
     _, example = readme_blocks("python")
     encoder = write_checkpoint(tmp_path / "bert", positions=300)
