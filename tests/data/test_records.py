@@ -94,10 +94,7 @@ def test_what_breaks_off_leaves_nothing_and_the_old_folder(tmp_path, stop):
     write(tmp_path / "out", "old")
     before = contents(tmp_path)
     for name in ("out", "other"):
-        with (
-            pytest.raises(stop),
-            new_folder(tmp_path / name, format=FORMAT, replace=True) as new,
-        ):
+        with pytest.raises(stop), new_folder(tmp_path / name, format=FORMAT, replace=True) as new:
             (new / "data.txt").write_text("half")
             raise stop
     assert contents(tmp_path) == before

@@ -101,10 +101,7 @@ def post_processors():
     return {
         "roberta": (processors.RobertaProcessing(("</s>", 2), ("<s>", 0)), ((0,), (2, 2), (2,))),
         "bert": (processors.BertProcessing(("</s>", 2), ("<s>", 0)), ((0,), (2,), (2,))),
-        "template": (
-            processors.Sequence([processors.ByteLevel(), template]),
-            ((0,), (2, 2), (2,)),
-        ),
+        "template": (processors.Sequence([processors.ByteLevel(), template]), ((0,), (2, 2), (2,))),
         "typed": (bert, ((2,), (0,), (0,))),
         "last": (last, ((), (2,), (2, 0))),
     }

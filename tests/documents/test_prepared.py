@@ -111,11 +111,7 @@ def test_why_an_answer_is_not_found(tmp_path, tokenizer):
         ],
         config=config,
     )
-    assert exclusions.left_out == [
-        ("q4", NOT_IN_DOCUMENTS),
-        ("q5", FILTERED),
-        ("q6", CUT),
-    ]
+    assert exclusions.left_out == [("q4", NOT_IN_DOCUMENTS), ("q5", FILTERED), ("q6", CUT)]
     assert meta["counts"]["examples read"] == 4
 
 

@@ -13,11 +13,7 @@ from hardem_jax.losses import hard_em_loss
 from tests.encoders.modules import drawn, run
 
 CONFIG = BertConfig(
-    vocab_size=20,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
+    vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
 )
 NUM_SPECIAL = 10
 

@@ -85,13 +85,7 @@ def dense_passage_scores(rows, question, config):
     return scores
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        PassageConfig(),
-        PassageConfig(k1=0.9, b=0.4, title_weight=0),
-    ],
-)
+@pytest.mark.parametrize("config", [PassageConfig(), PassageConfig(k1=0.9, b=0.4, title_weight=0)])
 def test_passage_scores_are_the_formula(tmp_path, config):
     rows = rows_of(np.random.default_rng(0), 60)
     index = index_of(tmp_path, rows, passages=config)

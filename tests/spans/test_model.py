@@ -11,11 +11,7 @@ from hardem_jax.spans.model import SpanReader
 from tests.encoders.modules import run
 
 CONFIG = BertConfig(
-    vocab_size=20,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
+    vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
 )
 
 

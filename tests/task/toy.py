@@ -230,8 +230,6 @@ TASKS = {
         program_batch, lambda encoder: ProgramParser(encoder, rngs=nnx.Rngs(0)), make_loss
     ),
     "naqanet": ToyTask(
-        word_batch,
-        lambda encoder: NAQANet(WORDS, dtype=encoder.dtype, rngs=nnx.Rngs(0)),
-        make_loss,
+        word_batch, lambda encoder: NAQANet(WORDS, dtype=encoder.dtype, rngs=nnx.Rngs(0)), make_loss
     ),
 }

@@ -79,8 +79,7 @@ def test_state_position_and_progress_come_back(tmp_path, num_devices):
     # A state with no zeros left in it, so that a missed array would show.
     state = make_state(seed=7)
     state = jax.tree.map(
-        lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x + jnp.ones_like(x),
-        state,
+        lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x + jnp.ones_like(x), state
     )
     data = toy.batches()
     next(data)

@@ -138,10 +138,7 @@ def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypat
     assert (disturbed / "last" / str(stopped)).is_dir()
     finish(start(disturbed))
     finish(reference)
-    with (
-        np.load(undisturbed / "final.npz") as expected,
-        np.load(disturbed / "final.npz") as found,
-    ):
+    with np.load(undisturbed / "final.npz") as expected, np.load(disturbed / "final.npz") as found:
         for name in expected.files:
             np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
     assert losses(disturbed) == losses(undisturbed)

@@ -130,8 +130,7 @@ def test_too_little_data_and_too_long_windows_are_named():
     with pytest.raises(InputError, match="at most 40 tokens .* found one of 6"):
         plan(packed_tokens=40)
     with pytest.raises(
-        InputError,
-        match="multiple of 8 for packing .2 micro-batches on 4 devices., found 4",
+        InputError, match="multiple of 8 for packing .2 micro-batches on 4 devices., found 4"
     ):
         plan(packed_tokens=70, accumulate=2, num_devices=4)
     with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
@@ -147,11 +146,7 @@ def plan_of_windows(num_steps=11, **config):
     config = {"batch_size": 4, "buckets": (16, 32)} | config
     devices = config.pop("num_devices", 1)
     return TrainingPlan(
-        tokens_and_mentions,
-        BatchConfig(**config),
-        num_steps=num_steps,
-        seed=0,
-        num_devices=devices,
+        tokens_and_mentions, BatchConfig(**config), num_steps=num_steps, seed=0, num_devices=devices
     )
 
 
@@ -263,9 +258,6 @@ def test_packed_evaluation_visits_every_window_once_in_batches_of_one_shape(num_
         assert (arrays["packing"] != PADDING).sum() == lengths[indices[indices != PADDING]].sum()
     read = sum(arrays["packing"].size for _, arrays in batches)
     padded = evaluation_batches(
-        windows,
-        lengths,
-        config=dataclasses.replace(config, packed_tokens=None),
-        pad=PAD,
+        windows, lengths, config=dataclasses.replace(config, packed_tokens=None), pad=PAD
     )
     assert lengths.sum() <= read < sum(arrays["where"].size for _, arrays in padded)

@@ -164,13 +164,7 @@ def test_table_and_lone_are_all_equations(library, seed):
 
 @pytest.mark.parametrize(
     ("digits", "answer", "agrees"),
-    [
-        (5, 3.000004, True),
-        (5, 3.000006, False),
-        (1, 3.04, True),
-        (1, 3.06, False),
-        (0, 3.4, True),
-    ],
+    [(5, 3.000004, True), (5, 3.000006, False), (1, 3.04, True), (1, 3.06, False), (0, 3.4, True)],
 )
 def test_digits(digits, answer, agrees):
     rules = EquationRules(digits=digits, max_count=9)

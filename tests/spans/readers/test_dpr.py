@@ -73,15 +73,11 @@ def test_questions_and_passages_without_an_id_get_one(read):
 
 def test_defects_are_counted(read):
     examples, skips = read(
-        record(passage("1"), passage("1", "again"), id="q"),
-        record(passage("1"), id="q"),
+        record(passage("1"), passage("1", "again"), id="q"), record(passage("1"), id="q")
     )
     assert [example.id for example in examples] == ["q", "q"]
     assert [document.text for document in examples[0].documents] == ["Rome is old."]
-    assert skips.warnings_as_dict() == {
-        "passage listed twice": 1,
-        "question id occurs again": 1,
-    }
+    assert skips.warnings_as_dict() == {"passage listed twice": 1, "question id occurs again": 1}
 
 
 @pytest.mark.parametrize(
