@@ -20,7 +20,7 @@ from hardem_jax.training.state import named_leaves
 from tests.training import process_worker as worker
 from tests.training import toy_problem as toy
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
