@@ -31,6 +31,15 @@ WORDS += ["how", "many", "more", "than", "ran", "yards", "then", *(f"##{i}" for 
 WORDS += [str(i) for i in range(10)]
 
 
+def wordpieces(pieces: Sequence[str]) -> Tokenizer:
+    """BERT's tokenizer with these pieces, the first of which are its special tokens."""
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
 def write_checkpoint(
     folder: Path,
     *,
@@ -42,13 +51,8 @@ def write_checkpoint(
     """A random BERT with a word-level vocabulary, in Hugging Face layout."""
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *map(str.lower, PEOPLE + PLACES)]
     vocabulary += words
-    tokenizer = Tokenizer(
-        models.WordPiece({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]")
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     sizes = (len(vocabulary), hidden_size, layers, 2, 2 * hidden_size, positions)
-    return _saved(folder, tokenizer, Bert(BertConfig(*sizes), rngs=nnx.Rngs(0)))
+    return _saved(folder, wordpieces(vocabulary), Bert(BertConfig(*sizes), rngs=nnx.Rngs(0)))
 
 
 def roberta_tokenizer(*, vocab_size: int = 400, add_prefix_space: bool = False) -> Tokenizer:

@@ -4,8 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.batching.padding import fitting
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -33,7 +31,7 @@ from hardem_jax.equations.solutions.rules import (
     EquationRules,
 )
 from hardem_jax.errors import InputError
-from tests.tiny import roberta_tokenizer
+from tests.tiny import roberta_tokenizer, wordpieces
 
 S = len(SPECIAL_NUMBERS)
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "?", "4", "##1", "3", "##8", "##5", "9"]
@@ -43,11 +41,7 @@ PAD, UNK, CLS, SEP, A, B, ASK, FOUR, _1, THREE, _8, _5, NINE = range(len(PIECES)
 @pytest.fixture(scope="module")
 def tokenizer():
     """Cuts numbers up into digits."""
-    model = models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token="[UNK]")
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Tokenizer(tokenizer)
+    return Tokenizer(wordpieces(PIECES))
 
 
 def question(passage, text="a 95 ?", answer=3.0, true=None, **rules):
@@ -55,10 +49,9 @@ def question(passage, text="a 95 ?", answer=3.0, true=None, **rules):
     return numeric_question(example, NumberConfig(), EquationRules(**rules))
 
 
-def inputs_of(tokenizer, *questions, max_tokens=16, max_question_tokens=4):
-    return TaggerInputs(
-        questions, tokenizer, max_tokens=max_tokens, max_question_tokens=max_question_tokens
-    )
+def inputs_of(tokenizer, *questions, **limits):
+    limits = {"max_tokens": 16, "max_question_tokens": 4} | limits
+    return TaggerInputs(questions, tokenizer, **limits)
 
 
 def test_an_input_is_question_and_passage_with_the_first_piece_of_every_number(tokenizer):
@@ -133,10 +126,7 @@ def test_counts_survive_any_cut():
     for kept in ([False, False, False], [True, False, True]):
         found = NumericInput.of(asked, np.arange(3), np.array(kept))
         assert found.equations.tolist() == [[3, COUNT, -1, NONE]] and found.true_equation == 0
-        assert found.kinds.tolist() == [SPECIAL] * S + [
-            kind if there else -1
-            for kind, there in zip(asked.kinds[S:], kept, strict=True)
-        ]  # fmt: skip
+        assert found.kinds.tolist() == [SPECIAL] * S + np.where(kept, asked.kinds[S:], -1).tolist()
     # A count of 12 is none of slot 12, whatever becomes of that.
     asked = question("b 41 a 38", answer=12.0, max_count=12)
     assert [12, COUNT, -1, NONE] in asked.equations.tolist()
@@ -209,9 +199,8 @@ def test_pieces_of_real_texts_hold_the_first_character_of_their_number(shared_di
     numbers = cut = 0
     for asked, found in zip(questions, inputs, strict=True):
         passage, text = (tokenizer.encode([x])[0] for x in (asked.passage, asked.question))
-        for kind, (start, _), token in zip(
-            asked.kinds[S:], asked.spans, found.number_tokens, strict=True
-        ):
+        places = zip(asked.kinds[S:], asked.spans, found.number_tokens, strict=True)
+        for kind, (start, _), token in places:
             pieces, begin = (text, 1) if kind == QUESTION else (passage, found.passage_start)
             first, last = pieces.offsets[token - begin]
             assert token < 0 or first <= start < last

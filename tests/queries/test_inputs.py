@@ -4,8 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.batching.padding import fitting
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -18,23 +16,15 @@ from hardem_jax.queries.solutions.types import Query, SqlRules
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.layout import pieces_of_words
 from hardem_jax.tables.table import Table
-from tests.tiny import roberta_tokenizer
+from tests.tiny import roberta_tokenizer, wordpieces
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "is", "?", "4", "##2", "ann", "##a", "no", "."]
 PAD, UNK, CLS, SEP, WHO, IS, ASK, FOUR, _2, ANN, _A, NO, DOT = range(len(PIECES))
 
 
-def make_tokenizer(pieces):
-    model = models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Tokenizer(tokenizer)
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
-    return make_tokenizer(PIECES)
+    return Tokenizer(wordpieces(PIECES))
 
 
 def make_table(*header, id="t", rows=None, types=None):
