@@ -1,7 +1,5 @@
 """Training runs that search, of questions of which each has parameters of its own."""
 
-import json
-
 import grain
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,9 @@ from hardem_jax.data.batching.padding import Batch
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.training.state import named_leaves, recall
+from tests.training import toy_problem as toy
 
 
 class OneByOne(nnx.Module):
@@ -33,10 +33,6 @@ class OneByOne(nnx.Module):
         return self.distribution(logits, batch)
 
 
-class Killed(Exception):
-    pass
-
-
 def run_in(folder, training, model, inputs, steps=60, killed_after=None):
     """Trains a `OneByOne` on two questions a step, up to one that fails.
 
@@ -47,7 +43,7 @@ def run_in(folder, training, model, inputs, steps=60, killed_after=None):
 
     def batch(step):
         if killed_after is not None and step >= killed_after:
-            raise Killed
+            raise toy.Killed
         item = np.array([[0, 1], [2, 3]][step % 2], np.int32)
         arrays = {"item": item, "row_where": item >= 0}
         return Batch(["a", "b"], arrays | {name: x[item] for name, x in inputs.items()})
@@ -73,8 +69,7 @@ def run_in(folder, training, model, inputs, steps=60, killed_after=None):
         directory=folder,
         mesh=data_mesh(1),
     )
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return result, [line for line in lines if line["kind"] == "train"]
+    return result, [line for line in read_metrics(folder) if line["kind"] == "train"]
 
 
 def learns_and_resumes(folder, *run):
@@ -82,7 +77,7 @@ def learns_and_resumes(folder, *run):
     whole, steps = run_in(folder / "whole", *run)
     early, late = (np.mean([s["reward"] for s in part]) for part in (steps[:6], steps[-6:]))
     assert late > early + 0.2 and steps[-1]["found"] == steps[-2]["found"] == 1
-    with pytest.raises(Killed):
+    with pytest.raises(toy.Killed):
         run_in(folder / "killed", *run, killed_after=27)
     resumed, again = run_in(folder / "killed", *run)
     for name in ("params", "memory"):

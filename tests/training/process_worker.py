@@ -3,6 +3,7 @@
 Joins the others by the environment, prints a line before each step, and writes `final.npz`.
 """
 
+import dataclasses
 import os
 import sys
 import time
@@ -16,22 +17,14 @@ from hardem_jax.task.trained import fetch
 from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.config import HEARTBEAT_SECONDS
 from hardem_jax.training.distributed import initialize_distributed, is_primary
-from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.loop import train
 from hardem_jax.training.mesh import data_mesh, place_global_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.state import named_leaves
 from tests.training import toy_problem as toy
 
 FSDP = 4
-CONFIG = LoopConfig(
-    num_steps=12,
-    monitor="score",
-    eval_every=12,
-    checkpoint_every=3,
-    log_every=3,
-    patience=None,
-    progress=False,
-)
+CONFIG = dataclasses.replace(toy.CONFIG, num_steps=12, checkpoint_every=3, log_every=3)
 
 
 def run(folder, mesh, batches):

@@ -373,13 +373,11 @@ def reports(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"), [(OSError(errno.EFBIG, "File too large"), []), (KeyError(), ["late"])]
+    ("error", "said"), [(OSError(errno.EFBIG, "File too large"), []), (KeyError(), ["late"])]
 )
-def test_late_reports_of_a_full_disk_are_silent_if_it_ended_the_run(
-    tmp_path, reports, error, expected
-):
+def test_late_reports_of_a_full_disk_are_silent_if_it_ended_the_run(tmp_path, reports, error, said):
     with pytest.raises(type(error)), RunCheckpoints(tmp_path, SETTINGS):
         raise error
     late = "late: Failed to write 18561 bytes to file 7: File too large"
     logging.getLogger("absl").error(late)
-    assert [line.partition(":")[0] for line in reports] == expected
+    assert [line.partition(":")[0] for line in reports] == said

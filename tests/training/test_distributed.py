@@ -1,6 +1,5 @@
 """Two processes that meet on loopback: the run of one process, killed and resumed too."""
 
-import json
 import os
 import signal
 import socket
@@ -124,8 +123,7 @@ def terminate_one(processes, step):
 
 
 def losses(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [(line["step"], line["loss"]) for line in lines if line["kind"] == "train"]
+    return [(line["step"], line["loss"]) for line in toy.logged(folder, "train")]
 
 
 @pytest.mark.slow

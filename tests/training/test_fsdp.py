@@ -44,12 +44,11 @@ def test_the_largest_axis_that_divides_is_split(shape, spec):
     assert state_shardings(shapes, data_mesh(8))["x"].is_fully_replicated
 
 
-@pytest.mark.parametrize("fsdp", [0, 3, 16])
-def test_fsdp_must_divide_the_devices(fsdp):
-    with pytest.raises(
-        InputError, match=f"fsdp: expected a divisor of the 8 devices, found {fsdp}"
-    ):
-        data_mesh(8, fsdp=fsdp)
+@pytest.mark.parametrize("parts", [0, 3, 16])
+def test_fsdp_must_divide_the_devices(parts):
+    message = f"fsdp: expected a divisor of the 8 devices, found {parts}"
+    with pytest.raises(InputError, match=message):
+        data_mesh(8, fsdp=parts)
 
 
 def start(mesh):

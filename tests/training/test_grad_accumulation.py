@@ -94,9 +94,7 @@ def test_activations_of_one_part_at_a_time_are_in_memory():
 
 
 def test_a_loss_that_does_not_count_its_items_is_refused():
-    with pytest.raises(
-        ValueError, match="expected the metric 'items', required with 4 micro-batches"
-    ):
+    with pytest.raises(ValueError, match="expected the metric 'items', required with 4 micro-"):
         accumulated_value_and_grad(lambda params, batch, **_: (params, {}), 4)(
             1.0, jnp.ones(4), step=0, key=jax.random.key(0), dropout_key=jax.random.key(0)
         )

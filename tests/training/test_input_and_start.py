@@ -1,6 +1,5 @@
 """Prefetching, compiling ahead, and the timings logged for both."""
 
-import json
 import threading
 
 import jax
@@ -9,32 +8,22 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
+from hardem_jax.training.loop import LoopConfig, NonFiniteLossError
 from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.metrics_log import RunLog
-from hardem_jax.training.optimizer import OptimizerConfig
-from hardem_jax.training.run_progress import RunProgress
+from hardem_jax.training.run_progress import RunProgress, read_metrics
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(num_steps=6, monitor="score", progress=False, log_every=2)
 
 
 def run(folder, **changes):
-    arguments = {
-        "loss_fn": toy.loss_fn,
-        "params": toy.init_params(),
-        "optimizer": OptimizerConfig(),
-        "batches": toy.batches(),
-        "evaluate": lambda params: {"score": 0.0},
-        "config": CONFIG,
-        "mesh": data_mesh(2),
-    }
-    return train(directory=folder, **{**arguments, **changes})
+    own = {"evaluate": lambda params: {"score": 0.0}, "mesh": data_mesh(2)}
+    return toy.run(folder, config=CONFIG, **own | changes)
 
 
 def written(folder, kind):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [line for line in map(json.loads, lines) if line["kind"] == kind]
+    return [line for line in read_metrics(folder) if line["kind"] == kind]
 
 
 @pytest.mark.parametrize(("broken", "fetched"), [(1, 1), (2, 3), (4, 5), (6, 6)])

@@ -1,5 +1,7 @@
 """What a run remembers of each input: read and written by the right rows, saved and restored."""
 
+import dataclasses
+
 import grain
 import jax
 import jax.numpy as jnp
@@ -9,9 +11,7 @@ import pytest
 
 from hardem_jax.data.batching.padding import Batch
 from hardem_jax.training.fsdp import all_gather_params
-from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import MIN_SPLIT_SIZE, data_mesh, place_batch
-from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -135,15 +135,7 @@ def test_a_step_that_is_not_finite_remembers_nothing():
     np.testing.assert_array_equal(state.memory["visits"], expected)
 
 
-CONFIG = LoopConfig(
-    num_steps=20,
-    monitor="score",
-    eval_every=10,
-    checkpoint_every=4,
-    log_every=7,
-    patience=None,
-    progress=False,
-)
+CONFIG = dataclasses.replace(toy.CONFIG, num_steps=20, eval_every=10)
 EXAMPLES = [{**row, "item": np.int32(i)} for i, row in enumerate(toy.examples(24))]
 
 
@@ -159,17 +151,8 @@ def batches(killed_after=None):
 
 
 def train_in(folder, **changes):
-    arguments = {
-        "loss_fn": loss_fn,
-        "params": toy.init_params(),
-        "optimizer": OptimizerConfig(learning_rate=1e-2),
-        "batches": batches(),
-        "evaluate": toy.evaluate,
-        "mesh": data_mesh(1),
-        "memory": first_memory(len(EXAMPLES)),
-        "config": CONFIG,
-    }
-    return train(directory=folder, **{**arguments, **changes})
+    own = {"loss_fn": loss_fn, "memory": first_memory(len(EXAMPLES)), "batches": batches()}
+    return toy.run(folder, CONFIG, **own | changes)
 
 
 def test_a_resumed_run_remembers_bit_for_bit(tmp_path):

@@ -1,18 +1,13 @@
 """What lands in metrics.jsonl and on the terminal."""
 
 import functools
-import json
 from types import SimpleNamespace
 
 import pytest
 
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.metrics_log import RunLog, peak_flops
-from hardem_jax.training.run_progress import RunProgress
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+from hardem_jax.training.run_progress import RunProgress, read_metrics
 
 
 def run_log(directory, *, start=0, token_cost=None, **options):
@@ -27,7 +22,7 @@ def test_one_flushed_line_per_write(tmp_path):
     log = run_log(tmp_path)
     log.evaluation(1, {"EM": 50.0}, gained=True)
     # Read before closing: a killed process never closes.
-    assert lines(tmp_path / "metrics.jsonl") == [{"step": 1, "kind": "eval", "EM": 50.0}]
+    assert read_metrics(tmp_path) == [{"step": 1, "kind": "eval", "EM": 50.0}]
     log.close()
 
 
@@ -58,7 +53,7 @@ def test_rates_of_tokens_and_of_what_the_devices_could_do(tmp_path):
         log.step(1, {"tokens": 3000.0})
         log.step(2, {"tokens": 5000.0})
         log.close()
-        (means,) = lines(folder / "metrics.jsonl")
+        (means,) = read_metrics(folder)
         # Two steps in the 10 seconds between two looks at the clock.
         assert means["tokens_per_second"] == 800
         assert means.get("mfu") == (None if cost is None else pytest.approx(0.8))

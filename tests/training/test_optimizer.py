@@ -45,13 +45,7 @@ def test_decay_is_decided_by_name(name, decayed):
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_decay_set_of_a_whole_bert(scan_layers):
     bert = pytest.importorskip("hardem_jax.encoders.bert", reason="the encoder is not there")
-    config = bert.BertConfig(
-        vocab_size=11,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
+    config = bert.BertConfig(11, 8, 2, 2, 16)
     model = nnx.eval_shape(lambda: bert.Bert(config, rngs=nnx.Rngs(0), scan_layers=scan_layers))
     names = list(named_leaves(nnx.state(model, nnx.Param)))
     decayed = {name for name in names if is_decayed(name)}
@@ -82,18 +76,10 @@ def test_one_update_is_adamw_by_the_formula(container):
         lr, warmup_fraction=0.0, weight_decay=wd, clip_norm=None, b1=0.9, b2=0.99, eps=eps
     )
     # Stacked biases of a scanned encoder: rank 2, and still not decayed.
-    params = {
-        "kernel": jnp.array([[1.0, 3.0]]),
-        "bias": jnp.array([[3.0], [4.0]]),
-        "scale": jnp.array([1.0, 2.0]),
-        "norm_weight": jnp.array([1.0, 2.0]),
-    }
-    grads = {
-        "kernel": jnp.array([[0.5, 0.25]]),
-        "bias": jnp.array([[2.0], [-1.0]]),
-        "scale": jnp.array([0.5, -0.5]),
-        "norm_weight": jnp.array([0.5, -0.5]),
-    }
+    params = {"kernel": jnp.array([[1.0, 3.0]]), "bias": jnp.array([[3.0], [4.0]])}
+    params |= {"scale": jnp.array([1.0, 2.0]), "norm_weight": jnp.array([1.0, 2.0])}
+    grads = {"kernel": jnp.array([[0.5, 0.25]]), "bias": jnp.array([[2.0], [-1.0]])}
+    grads |= {"scale": jnp.array([0.5, -0.5]), "norm_weight": jnp.array([0.5, -0.5])}
     optimizer = make_optimizer(config, container(params), num_steps=10)
     state = optimizer.init(container(params))
     updates, state = optimizer.update(container(grads), state, container(params))
@@ -113,10 +99,7 @@ def test_adam_is_that_of_optax():
     states = ours.init(params), theirs.init(params)
     for step in range(4):
         keys = jax.random.split(jax.random.key(step))
-        grads = {
-            name: jax.random.normal(k, params[name].shape)
-            for name, k in zip("ab", keys, strict=True)
-        }
+        grads = {n: jax.random.normal(k, params[n].shape) for n, k in zip("ab", keys, strict=True)}
         found, one = ours.update(grads, states[0])
         expected, other = theirs.update(grads, states[1])
         states = one, other
@@ -151,10 +134,7 @@ def test_a_step_stores_gradients_once_and_copies_no_moments():
 
     ours = program(make_optimizer(OptimizerConfig(), params, num_steps=10))
     theirs = program(optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3)))
-    copies = [
-        len(re.findall(r"= f32\[64,64\]\S* copy\(", compiled.as_text()))
-        for compiled in (ours, theirs)
-    ]
+    copies = [len(re.findall(r"= f32\[64,64\]\S* copy\(", x.as_text())) for x in (ours, theirs)]
     assert copies[0] == 0 and copies[1] >= 2 * len(params)
     assert ours.memory_analysis().temp_size_in_bytes < 1.2 * size
     assert theirs.memory_analysis().temp_size_in_bytes > 1.8 * size
@@ -166,11 +146,8 @@ def test_schedule_is_piecewise_linear_over_the_real_steps(num_steps, fraction):
     schedule = learning_rate_schedule(OptimizerConfig(2.0, warmup_fraction=fraction), num_steps)
     steps = np.arange(num_steps + 1)
     warmup = int(fraction * num_steps)
-    expected = np.where(
-        steps < warmup,
-        2.0 * steps / max(warmup, 1),
-        2.0 * (num_steps - steps) / (num_steps - warmup),
-    )
+    rising, falling = steps / max(warmup, 1), (num_steps - steps) / (num_steps - warmup)
+    expected = 2.0 * np.where(steps < warmup, rising, falling)
     np.testing.assert_allclose([schedule(s) for s in steps], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -217,9 +194,8 @@ def test_rate_multipliers_scale_the_whole_update():
         return optimizer.update(grads, optimizer.init(params), params)[0]
 
     plain, scaled, frozen = update(()), update((("encoder", 0.25),)), update((("encoder", 0.0),))
-    np.testing.assert_allclose(
-        scaled["encoder"]["kernel"], 0.25 * plain["encoder"]["kernel"], rtol=1e-6
-    )
+    expected = 0.25 * plain["encoder"]["kernel"]
+    np.testing.assert_allclose(scaled["encoder"]["kernel"], expected, rtol=1e-6)
     np.testing.assert_array_equal(scaled["encoder2"]["kernel"], plain["encoder2"]["kernel"])
     np.testing.assert_array_equal(frozen["encoder"]["kernel"], 0.0)
 

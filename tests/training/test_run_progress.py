@@ -11,10 +11,8 @@ from hardem_jax.training.run_progress import RunProgress, read_metrics, truncate
 
 def play(values, mode="max", patience=None):
     progress = RunProgress()
-    gains = [
-        progress.record(10 * (i + 1), {"m": value}, "m", mode, patience)
-        for i, value in enumerate(values)
-    ]
+    steps = enumerate(values, 1)
+    gains = [progress.record(10 * i, {"m": value}, "m", mode, patience) for i, value in steps]
     return progress, gains
 
 
@@ -32,9 +30,8 @@ def test_a_gain_is_strictly_better(mode, values, gains, best, best_step):
     progress, found = play(values, mode)
     assert found == gains
     assert (progress.best_metric, progress.best_step) == (best, best_step)
-    assert [entry["step"] for entry in progress.history] == [
-        10 * (i + 1) for i in range(len(values))
-    ]
+    steps = [entry["step"] for entry in progress.history]
+    assert steps == [10 * (i + 1) for i in range(len(values))]
 
 
 @pytest.mark.parametrize(
@@ -72,18 +69,12 @@ def test_a_log_is_read_up_to_a_line_that_was_never_completed(tmp_path):
 
 
 @pytest.mark.parametrize("tail", ["", '{"step": 4, "ki', '{"step": 3, "kind": "train"}'])
-@pytest.mark.parametrize("step", [0, 1, 2, 3])
-def test_resuming_cuts_what_comes_after_the_checkpoint(tmp_path, step, tail):
+@pytest.mark.parametrize(("step", "evaluated"), [*((n, True) for n in range(4)), (2, False)])
+def test_resuming_cuts_what_the_checkpoint_lacks(tmp_path, step, evaluated, tail):
+    """What comes after it, and perhaps the evaluation at its step."""
     path = tmp_path / "metrics.jsonl"
     whole = [{"step": s, "kind": kind} for s in (1, 2, 3) for kind in ("train", "eval")]
     path.write_text("".join(json.dumps(line) + "\n" for line in whole) + tail)
-    truncate_metrics(path, step)
-    assert lines(path) == [line for line in whole if line["step"] <= step]
-
-
-def test_an_evaluation_that_the_checkpoint_lacks_is_cut(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    whole = [{"step": s, "kind": kind} for s in (1, 2) for kind in ("train", "eval")]
-    path.write_text("".join(json.dumps(line) + "\n" for line in whole))
-    truncate_metrics(path, 2, evaluated=False)
-    assert lines(path) == whole[:-1]
+    truncate_metrics(path, step, evaluated=evaluated)
+    expected = [line for line in whole if line["step"] <= step]
+    assert lines(path) == (expected if evaluated else expected[:-1])

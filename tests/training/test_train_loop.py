@@ -14,48 +14,18 @@ import pytest
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training import loop
 from hardem_jax.training.checkpoints import load_params
-from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
-from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.loop import NonFiniteLossError
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
 from tests.marks import needs_hangup, slow
 from tests.training import toy_problem as toy
-
-CONFIG = LoopConfig(
-    num_steps=30,
-    monitor="score",
-    eval_every=12,
-    checkpoint_every=4,
-    log_every=7,
-    patience=None,
-    progress=False,
-)
-OPTIMIZER = OptimizerConfig(learning_rate=1e-2)
-
-
-def run(folder, config=CONFIG, **changes):
-    arguments = {
-        "loss_fn": toy.loss_fn,
-        "params": toy.init_params(),
-        "optimizer": OPTIMIZER,
-        "batches": toy.batches(),
-        "evaluate": toy.evaluate,
-        "mesh": data_mesh(1),
-    }
-    return train(directory=folder, config=config, **{**arguments, **changes})
+from tests.training.toy_problem import CONFIG, OPTIMIZER, run
 
 
 def assert_same_run(a, b):
-    assert (a.best_metric, a.best_step, a.stopped_early) == (
-        b.best_metric,
-        b.best_step,
-        b.stopped_early,
-    )
-    assert a.history == b.history and int(a.state.step) == int(b.state.step)
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        (a.state.params, a.state.opt_state),
-        (b.state.params, b.state.opt_state),
-    )
+    for name in ("best_metric", "best_step", "stopped_early", "history"):
+        assert getattr(a, name) == getattr(b, name), name
+    states = ((run.state.step, run.state.params, run.state.opt_state) for run in (a, b))
+    jax.tree.map(np.testing.assert_array_equal, *states)
 
 
 @pytest.fixture(scope="module")
@@ -212,9 +182,7 @@ def test_what_changes_no_number_may_change_on_resumption(undisturbed):
 
 def test_an_unknown_monitor_is_refused_before_the_first_step(tmp_path):
     config = dataclasses.replace(CONFIG, monitor="Score")
-    with pytest.raises(
-        InputError, match="loop.monitor: expected one of largest, score, found 'Sco"
-    ):
+    with pytest.raises(InputError, match="loop.monitor: expected one of largest, score, found 'Sc"):
         run(tmp_path, config, batches=toy.killed_after(0), metric_names={"score", "largest"})
 
 
@@ -238,9 +206,7 @@ def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys, und
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        InputError, match="file: expected a folder to write the run to, found a file$"
-    ):
+    with pytest.raises(InputError, match="file: expected a folder to write .*, found a file$"):
         run(tmp_path / "file")
     with pytest.raises(InputError, match="to write the run to, found a file in its path$"):
         run(tmp_path / "file" / "run")
@@ -291,9 +257,8 @@ def signalled_at(step, signum):
 )
 def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     before = signal.getsignal(signum)
-    with pytest.raises(
-        Stopped, match=f"{signum.name} after step {step}; a checkpoint was saved"
-    ) as stop:
+    said = f"{signum.name} after step {step}; a checkpoint was saved"
+    with pytest.raises(Stopped, match=said) as stop:
         run(tmp_path, batches=signalled_at(step, signum))
     assert stop.value.signum == signum and signal.getsignal(signum) is before
     assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == step
@@ -338,8 +303,6 @@ def test_an_evaluation_that_fails_loses_no_steps(tmp_path):
     with pytest.raises(InputError, match="monitor: expected a metric of the evaluation"):
         run(tmp_path / "run", config, evaluate=lambda params: {"other": 1.0})
     drawn = []
-    repaired = run(
-        tmp_path / "run", config, batches=toy.observed(toy.batches(), lambda n: drawn.append(n))
-    )
+    repaired = run(tmp_path / "run", config, batches=toy.observed(toy.batches(), drawn.append))
     assert len(drawn) == CONFIG.num_steps - CONFIG.eval_every
     assert_same_run(repaired, run(tmp_path / "undisturbed", config))

@@ -4,7 +4,6 @@ depends on the step, shuffled data, string ids, an evaluation and bookkeeping.""
 from __future__ import annotations
 
 import functools
-import json
 
 import grain
 import jax
@@ -12,8 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from hardem_jax.data.batching.padding import Batch
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.run_progress import read_metrics
 
 WIDTH = 16
+CONFIG = LoopConfig(
+    num_steps=30,
+    monitor="score",
+    eval_every=12,
+    checkpoint_every=4,
+    log_every=7,
+    patience=None,
+    progress=False,
+)
+OPTIMIZER = OptimizerConfig(learning_rate=1e-2)
 
 
 def init_params(seed: int = 0) -> dict:
@@ -55,14 +68,9 @@ def collate(rows: list[dict], shard: tuple[int, int] = (0, 1)) -> Batch:
     return Batch([row["id"] for row in rows], arrays)
 
 
-def batches(
-    rows: list[dict] | None = None,
-    batch_size: int = 8,
-    seed: int = 3,
-    shard: tuple[int, int] = (0, 1),
-):
+def batches(rows: list[dict] | None = None, batch_size: int = 8, shard: tuple[int, int] = (0, 1)):
     source = examples() if rows is None else rows
-    dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
+    dataset = grain.MapDataset.source(source).seed(3).shuffle().repeat()
     dataset = dataset.batch(batch_size, batch_fn=functools.partial(collate, shard=shard))
     # Grain's own defaults start 16 threads for every run.
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
@@ -97,11 +105,10 @@ def killed_after(steps, iterator=None):
 
 def logged(folder, kind=None) -> list[dict]:
     """What a run wrote, without what a clock says."""
-    found = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
     return [
         {name: value for name, value in line.items() if name not in timed}
-        for line in found
+        for line in read_metrics(folder)
         if line["kind"] == kind or not kind and line["kind"] != "start"
     ]
 
@@ -110,6 +117,19 @@ def evaluate(params) -> dict[str, float]:
     held_out = collate(examples(32)).arrays
     error = predict(params, held_out["x"]) - held_out["y"]
     return {"score": float(-jnp.mean(error**2)), "largest": float(jnp.max(jnp.abs(error)))}
+
+
+def run(folder, config=CONFIG, **changes):
+    """Trains on one device, but for the changes."""
+    arguments = {
+        "loss_fn": loss_fn,
+        "params": init_params(),
+        "optimizer": OPTIMIZER,
+        "batches": batches(),
+        "evaluate": evaluate,
+        "mesh": data_mesh(1),
+    }
+    return train(directory=folder, config=config, **arguments | changes)
 
 
 def count_compilations(caplog) -> int:
