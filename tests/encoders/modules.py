@@ -32,3 +32,9 @@ def _apply(graphdef, params, args, kwargs):
 def run(module, *args, **kwargs):
     """The outputs of a module, compiled once for all modules and inputs of the same shapes."""
     return _apply(*nnx.split(module), args, kwargs)
+
+
+def assert_trees_close(actual, expected, *, rtol=1e-5, atol=2e-5):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.errors import InputError
+from tests.encoders.modules import assert_trees_close
 from tests.marks import slow
 
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
@@ -58,12 +59,6 @@ def stack(tree):
     return tree | {"layers": jax.tree.map(lambda *xs: jnp.stack(xs), *layers)}
 
 
-def assert_trees_close(actual, expected, **tolerance):
-    assert jax.tree.structure(actual) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, **tolerance)
-
-
 @pytest.mark.parametrize(
     ("options", "seed"),
     [
@@ -80,7 +75,7 @@ def test_remat_and_scan_change_nothing(options, seed):
     np.testing.assert_allclose(out, expected, atol=2e-6)
     if "scan_layers" in options:
         expected_grads = stack(expected_grads)
-    assert_trees_close(grads, expected_grads, rtol=1e-5, atol=2e-5)
+    assert_trees_close(grads, expected_grads)
 
 
 @pytest.mark.slow
@@ -185,4 +180,4 @@ def test_eight_devices_equal_one(scan):
     out, grads = value_and_grad(bert, jax.device_put(jax.random.key(0), everywhere), ids, where)
     assert len(out.sharding.device_set) == 8
     np.testing.assert_allclose(out, expected, atol=2e-6)
-    assert_trees_close(grads, expected_grads, rtol=1e-5, atol=2e-5)
+    assert_trees_close(grads, expected_grads)

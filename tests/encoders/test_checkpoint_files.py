@@ -127,10 +127,7 @@ def test_half_precision_becomes_float32(folder, dtype):
         ({"hidden_size": 10**20}, "hidden_size: expected at most 2147483647, found 1000"),
         ({"hidden_size": "8"}, "hidden_size: expected an integer, found '8'"),
         ({"hidden_size": None}, "hidden_size: expected an integer, found None"),
-        (
-            {"remove": ("vocab_size", "model_type")},
-            "config.json: missing keys model_type, vocab_size$",
-        ),
+        ({"remove": ("vocab_size", "model_type")}, "json: missing keys model_type, vocab_size$"),
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),
 )

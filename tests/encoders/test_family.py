@@ -27,7 +27,7 @@ from tests.marks import slow
 
 SIZES = (40, 16, 2, 2, 12)
 # Layers 0 and 3 of ModernBERT attend to the whole input, the others to two tokens on either side.
-MODERN = {"num_hidden_layers": 4, "local_attention": 4, "local_rope_theta": 500.0}
+MODERN = {"local_attention": 4, "local_rope_theta": 500.0, "pad_token_id": 0}
 # Each with another activation.
 KINDS = {
     "Bert": (Bert, BertConfig(*SIZES, 12, hidden_dropout=0.2, attention_dropout=0.3)),
@@ -37,12 +37,7 @@ KINDS = {
         ElectraConfig(*SIZES, 12, embedding_size=8, hidden_act="gelu_pytorch_tanh"),
     ),
     "DistilBert": (DistilBert, DistilBertConfig(*SIZES, 12, hidden_act="relu")),
-    "ModernBert": (
-        ModernBert,
-        dataclasses.replace(
-            ModernBertConfig(*SIZES, max_position_embeddings=32, pad_token_id=0), **MODERN
-        ),
-    ),
+    "ModernBert": (ModernBert, ModernBertConfig(40, 16, 4, 2, 12, 32, **MODERN)),
 }
 TYPED = ("Bert", "Electra")
 RNG = np.random.default_rng(0)
@@ -279,19 +274,11 @@ YARN = {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}}
             {"remove": ["layer_norm_eps", "type_vocab_size"]},
             "missing keys type_vocab_size, layer_norm_eps",
         ),
-        (
-            "ModernBert",
-            {"rope_parameters": FLAT},
-            "expected full_attention and sliding_attention, found",
-        ),
+        ("ModernBert", {"rope_parameters": FLAT}, "expected full_attention and sliding_attention"),
         ("ModernBert", {"rope_parameters": OLDER}, "rope_type 'default', found 'linear'"),
         ("ModernBert", {"rope_parameters": YARN}, "rope_type 'default', found 'yarn'"),
         ("ModernBert", {"norm_bias": True}, "norm_bias: expected False, found True"),
-        (
-            "ModernBert",
-            {"layer_types": ["sliding_attention"] * 4},
-            "expected full_attention at 0, n, 2n",
-        ),
+        ("ModernBert", {"layer_types": ["sliding_attention"] * 4}, "full_attention at 0, n, 2n"),
     ],
 )
 def test_files_of_configurations_are_checked(tmp_path, name, changes, message):

@@ -73,9 +73,8 @@ def test_outputs_are_those_of_lstms_one_by_one(lstms, x, from_zero):
     shape = (LAYERS, M, 2, B, SIZE // 2)
     states = tuple(np.random.default_rng(s).normal(size=shape).astype(np.float32) for s in (1, 2))
     expected = by_hand(lstms, x, tuple(0 * s for s in states) if from_zero else states)
-    found = jax.jit(lambda x, s: lstms(lstms.project(x), WHERE, initial=s))(
-        x, None if from_zero else states
-    )
+    run = jax.jit(lambda x, s: lstms(lstms.project(x), WHERE, initial=s))
+    found = run(x, None if from_zero else states)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     at_the_end = [found[:, b, length - 1] for b, length in enumerate(LENGTHS)]
     np.testing.assert_array_equal(last_output(found, jnp.asarray(WHERE)), np.stack(at_the_end, 1))

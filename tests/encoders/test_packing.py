@@ -10,6 +10,7 @@ from hardem_jax.data.batching.plans import packing_arrays
 from hardem_jax.encoders.base import encode_layers
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.errors import InputError
+from tests.encoders.modules import assert_trees_close
 from tests.hlo import collectives
 from tests.marks import slow
 
@@ -59,11 +60,6 @@ def step_of(bert):
     return jax.value_and_grad(loss, has_aux=True), params
 
 
-def assert_same_gradients(actual, expected):
-    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
-
-
 @pytest.mark.parametrize("scan", [True, *slow(False)])
 def test_texts_that_share_a_row_are_as_if_alone(scan):
     step, params = step_of(Bert(CONFIG, rngs=nnx.Rngs(0), scan_layers=scan))
@@ -72,7 +68,7 @@ def test_texts_that_share_a_row_are_as_if_alone(scan):
     (_, out), grads = step(params, PACKED, spread(PACKED["where"]))
     np.testing.assert_allclose(out[PACKED["where"]], expected[ALONE["where"]], atol=2e-6)
     assert np.isfinite(out).all()
-    assert_same_gradients(grads, expected_grads)
+    assert_trees_close(grads, expected_grads)
 
 
 def test_eight_devices_reduce_gradients_and_nothing_else():
@@ -81,13 +77,12 @@ def test_eight_devices_reduce_gradients_and_nothing_else():
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
     rows, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (["data"], []))
     inputs = jax.device_put(params, everywhere), *jax.device_put((PACKED, weight), rows)
-    compiled = (
-        jax.jit(step, out_shardings=((everywhere, rows), everywhere)).lower(*inputs).compile()
-    )
+    outputs = (everywhere, rows), everywhere
+    compiled = jax.jit(step, out_shardings=outputs).lower(*inputs).compile()
     (_, expected), expected_grads = jax.jit(step)(params, PACKED, weight)
     (_, out), grads = compiled(*inputs)
     np.testing.assert_allclose(out, expected, atol=2e-6)
-    assert_same_gradients(grads, expected_grads)
+    assert_trees_close(grads, expected_grads)
     assert {kind for kind, _ in collectives(compiled.as_text())} == {"all-reduce"}
 
 

@@ -37,9 +37,7 @@ def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert, num_layers
         expected = model(**inputs, output_hidden_states=True).hidden_states
     bert = load_encoder(minilm_dir, num_layers=num_layers)
     with jax.default_matmul_precision("highest"):
-        states = nnx.jit(lambda bert: bert.hidden_states(ids, where=where, token_type_ids=types))(
-            bert
-        )
+        states = nnx.jit(lambda x: x.hidden_states(ids, where=where, token_type_ids=types))(bert)
     assert len(expected) == 7 and len(states) == (num_layers or 6) + 1
     for state, other in zip(states, expected, strict=False):
         np.testing.assert_allclose(state[where], other.numpy()[where], rtol=0, atol=1e-5)
@@ -51,13 +49,9 @@ def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert, num_layers
 def test_prefixed_and_old_names(folder):
     """As in the first BERT releases: `bert.`, gamma and beta, pooler and pre-training heads."""
     expected = load_encoder(folder)
-    old = {
-        "bert."
-        + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): x
-        for name, x in tensors_of(folder).items()
-    }
+    old = {f"bert.{name}": x for name, x in tensors_of(folder).items()}
+    for new, early in (("weight", "gamma"), ("bias", "beta")):
+        old = {n.replace(f"LayerNorm.{new}", f"LayerNorm.{early}"): x for n, x in old.items()}
     old["bert.embeddings.position_ids"] = np.arange(16)[None]
     old["bert.pooler.dense.weight"] = np.ones((8, 8), np.float32)
     old["cls.predictions.bias"] = np.ones(40, np.float32)
@@ -68,18 +62,10 @@ def test_prefixed_and_old_names(folder):
 
 @pytest.mark.slow
 def test_options_reach_the_encoder(folder):
-    bert = load_encoder(
-        folder,
-        num_layers=2,
-        dtype=jnp.bfloat16,
-        remat="layer",
-        attention="xla",
-        hidden_dropout=0,
-        attention_dropout=0.5,
-    )
-    expected = dataclasses.replace(
-        CONFIG, num_hidden_layers=2, hidden_dropout=0, attention_dropout=0.5
-    )
+    rates = {"hidden_dropout": 0, "attention_dropout": 0.5}
+    options = {"dtype": jnp.bfloat16, "remat": "layer", "attention": "xla"}
+    bert = load_encoder(folder, num_layers=2, **options, **rates)
+    expected = dataclasses.replace(CONFIG, num_hidden_layers=2, **rates)
     assert (bert.config, bert.dtype, bert.remat) == (expected, jnp.bfloat16, "layer")
     assert bert.attention == "xla"
     assert bert(IDS, where=WHERE).dtype == jnp.bfloat16

@@ -15,32 +15,13 @@ from hardem_jax.equations.qanet import (
     add_sublayer,
     sinusoidal_positions,
 )
+from tests.encoders.modules import drawn, run
 
 RNG = np.random.default_rng(0)
 SIZE = 12
 OPTIONS = dict(num_convs=2, width=5, num_heads=3, dropout=0.1, layer_dropout=0.3)
 X = RNG.normal(size=(3, 9, SIZE)).astype(np.float32)
 WHERE = np.arange(9)[None] < np.array([9, 6, 1])[:, None]
-
-
-def block(**options):
-    module = EncoderBlock(SIZE, **{**OPTIONS, **options}, rngs=nnx.Rngs(0), dtype=jnp.float32)
-    return perturb(module)
-
-
-def perturb(module):
-    """Biases start at 0 and scales at 1, where mistakes in them would not show."""
-    graphdef, params = nnx.split(module)
-    leaves, tree = jax.tree.flatten(params)
-    noise = np.random.default_rng(5)
-    leaves = [leaf + 0.1 * noise.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
-    return nnx.merge(graphdef, jax.tree.unflatten(tree, leaves))
-
-
-def run(module, *args):
-    """The module's outputs, compiled as a whole: far quicker than operation by operation."""
-    graphdef, params = nnx.split(module)
-    return jax.jit(lambda params, args: nnx.merge(graphdef, params)(*args))(params, args)
 
 
 def dense(layer, x):
@@ -94,22 +75,19 @@ def torch_block(torch, module):
 
 def test_block_and_its_gradient_equal_pytorch(torch_bert):
     torch, _ = torch_bert
-    module = block()
+    module = drawn(lambda: EncoderBlock(SIZE, **OPTIONS, rngs=nnx.Rngs(0), dtype=jnp.float32))
     x = torch.tensor(X, requires_grad=True)
     out = torch_block(torch, module)(x, torch.tensor(WHERE))
     weight = RNG.normal(size=X.shape).astype(np.float32) * WHERE[..., None]
     (out * torch.tensor(weight)).sum().backward()
 
     ours, vjp = jax.vjp(lambda x: run(module, x, WHERE), jnp.asarray(X))
-    np.testing.assert_allclose(
-        np.asarray(ours)[WHERE], out.detach().numpy()[WHERE], rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(ours[WHERE], out.detach().numpy()[WHERE], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(vjp(jnp.asarray(weight))[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def encoder(**options):
-    module = QANetEncoder(SIZE, num_blocks=3, **{**OPTIONS, **options}, rngs=nnx.Rngs(0))
-    return perturb(module)
+    return drawn(lambda: QANetEncoder(SIZE, num_blocks=3, **OPTIONS, **options, rngs=nnx.Rngs(0)))
 
 
 def test_scanned_encoder_is_its_blocks_one_after_the_other():

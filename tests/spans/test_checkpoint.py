@@ -16,25 +16,14 @@ from hardem_jax.spans.checkpoint import load_reader, load_released_reader, save_
 from hardem_jax.spans.model import SpanReader
 from tests.encoders.bert_checkpoints import CONFIG, replace_tensors, tensors_of
 from tests.encoders.modules import run
+from tests.encoders.test_fine_tuned import IDS, SIZES, TYPES, WHERE, save_fine_tuned
 
-RNG = np.random.default_rng(0)
-WHERE = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
-IDS = np.where(WHERE, RNG.integers(2, 40, (3, 9)), 1)
-TYPES = RNG.integers(0, 2, (3, 9))
 BATCH = {
     "token_ids": jnp.array(IDS),
     "token_type_ids": jnp.array(TYPES),
     "where": jnp.array(WHERE),
     "context": jnp.array(WHERE & (np.arange(9) > 1)),
 }
-SIZES = dict(
-    vocab_size=40,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 
 
 def randomised(module, seed=0):
@@ -43,17 +32,6 @@ def randomised(module, seed=0):
     keys = iter(jax.random.split(jax.random.key(seed), len(jax.tree.leaves(params))))
     params = jax.tree.map(lambda x: 0.5 * jax.random.normal(next(keys), x.shape), params)
     return nnx.merge(graphdef, params)
-
-
-def save_torch(torch_bert, name, folder, **sizes):
-    torch, transformers = torch_bert
-    torch.manual_seed(0)
-    kind = getattr(transformers, name)
-    model = kind(kind.config_class(**SIZES | sizes)).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(0, 0.5)
-    model.save_pretrained(folder)
-    return model
 
 
 def torch_outputs(torch, model, ids=IDS, where=WHERE, **inputs):
@@ -87,7 +65,7 @@ def assert_same_spans(reader, expected, batch=BATCH):
 
 def test_question_answering_of_transformers(torch_bert, tmp_path):
     torch, _ = torch_bert
-    model = save_torch(torch_bert, "BertForQuestionAnswering", tmp_path)
+    model = save_fine_tuned(torch_bert, "BertForQuestionAnswering", tmp_path)
     with pytest.raises(InputError, match="expected qa_classifier.*found none; load_reader"):
         load_reader(tmp_path)
     reader = load_reader(tmp_path, rngs=nnx.Rngs(0))
@@ -100,7 +78,7 @@ def test_question_answering_of_transformers(torch_bert, tmp_path):
 
 def test_reader_of_dpr(torch_bert, tmp_path):
     torch, _ = torch_bert
-    model = save_torch(torch_bert, "DPRReader", tmp_path)
+    model = save_fine_tuned(torch_bert, "DPRReader", tmp_path)
     reader = load_reader(tmp_path)
     assert (reader.softmax_over, reader.selector_input) == ("tokens", "first")
     expected = torch_outputs(torch, model)

@@ -17,6 +17,7 @@ from hardem_jax.encoders.ops import attention_kernels
 from hardem_jax.encoders.ops.attention import attention, kernels
 from hardem_jax.encoders.ops.fused import dropout_seeds
 from hardem_jax.errors import InputError
+from tests.encoders.modules import assert_trees_close
 
 B, T, HEADS, SIZE = 8, 20, 2, 8
 RNG = np.random.default_rng(0)
@@ -49,11 +50,6 @@ def of_splash(segments, window=None):
         attention_kernels.splash, segments=segments, window=window, interpret=True
     )
     return with_gradients(lambda q, k, v, where: attend(q, k, v, where))
-
-
-def assert_trees_close(actual, expected):
-    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.slow
@@ -126,9 +122,8 @@ def test_auto_chooses_by_the_device_the_arrays_lie_on(cudnn_here):
     plain = program_for("cpu", "xla")
     assert "pallas" not in plain and "dot_product_attention_fwd" not in plain
     # What the kernels cannot do is left to XLA without a word.
-    assert program_for("gpu", "auto", dtype=jnp.float32) == program_for(
-        "gpu", "xla", dtype=jnp.float32
-    )
+    by_xla = program_for("gpu", "xla", dtype=jnp.float32)
+    assert program_for("gpu", "auto", dtype=jnp.float32) == by_xla
     for platform in "tpu", "gpu":
         dropped = program_for(platform, "auto", rate=0.1)
         assert dropped == program_for(platform, "xla", rate=0.1) != plain
@@ -177,9 +172,8 @@ def test_cudnn_lowers_to_its_own_kernels(cudnn_here, segmented, window, length):
 def test_a_kernel_by_name_refuses_what_it_cannot_compute():
     config = BertConfig(50, 16, 1, 2, 32, attention_dropout=0.1)
     for name in "splash", "cudnn":
-        with pytest.raises(
-            InputError, match=f"attention_dropout 0 with the kernel '{name}', .*0.1"
-        ):
+        message = f"attention_dropout 0 with the kernel '{name}', .*0.1"
+        with pytest.raises(InputError, match=message):
             Bert(config, rngs=nnx.Rngs(0), dtype=jnp.bfloat16, attention=name)
     with pytest.raises(InputError, match="bfloat16 or float16 with .*'cudnn', found float32"):
         attention(Q, K, V, where=WHERE, implementation="cudnn")

@@ -15,16 +15,11 @@ from hardem_jax.encoders.ops.fused import (
     layer_norm,
     linear,
 )
+from tests.encoders.modules import assert_trees_close
 from tests.marks import slow
 
 RNG = np.random.default_rng(0)
 WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]
-
-
-def assert_trees_close(actual, expected, **tolerance):
-    assert jax.tree.structure(actual) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, **tolerance)
 
 
 def plain_attention(q, k, v, where, segments, seeds, rate, window):
@@ -65,7 +60,7 @@ def test_attention_and_its_gradient(rate, window, segments):
 
         return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
 
-    assert_trees_close(run(attention), run(plain_attention), rtol=1e-5, atol=2e-5)
+    assert_trees_close(run(attention), run(plain_attention))
 
 
 @pytest.mark.parametrize("bias", [None, RNG.normal(size=3).astype(np.float32)])
@@ -110,4 +105,4 @@ def test_layer_norm_and_its_gradient(biased):
         return loss(*inputs)
 
     actual = run(lambda x, scale, bias=None: layer_norm(x, scale, bias, 1e-5))
-    assert_trees_close(actual, run(plain_layer_norm), rtol=1e-5, atol=2e-5)
+    assert_trees_close(actual, run(plain_layer_norm))
