@@ -55,6 +55,10 @@ def mml(row: list[float]) -> float:
     return -top - math.log(math.fsum(math.exp(score - top) for score in row))
 
 
+def soft_maximum(row: list[float]) -> float:
+    return -mml([-score for score in row])
+
+
 def cross_entropy_to_posterior(row: list[float]) -> float:
     if max(row) == -INF:
         return INF
@@ -107,16 +111,18 @@ ALL_LOSSES = (
     Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior),
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
     Loss("count_weighted", options(loss_variants.count_weighted_mml_loss, power=0.5), mml_by_count),
+    Loss("released", loss_variants.released_mml_loss, soft_maximum),
     Loss("entropy", options(loss_variants.entropy_regularized_loss, weight=0.5), mml_plus_entropy),
 )
 PAPER_LOSSES = ALL_LOSSES[:3]
 _BY_NAME = {loss.name: loss for loss in ALL_LOSSES}
+_SLOW = ("annealed_at_start", "count_weighted", "released", "entropy")
 #: The losses that have code of their own, those of later work as slow cases.
 over_all_losses = pytest.mark.parametrize(
     "loss",
     [
         *(*PAPER_LOSSES, _BY_NAME["em_soft"]),
-        *slow(*(_BY_NAME[name] for name in ("annealed_at_start", "count_weighted", "entropy"))),
+        *slow(*(_BY_NAME[name] for name in _SLOW)),
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.loss_variants import released_mml_loss, thresholded_loss
+from hardem_jax.loss_variants import thresholded_loss
 from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mean_over
 from tests.loss_cases import (
     ALL_LOSSES,
@@ -21,7 +21,6 @@ from tests.loss_cases import (
     random_rows,
 )
 
-RELEASED = Loss("released", released_mml_loss, hard_em)
 THRESHOLDED = Loss("thresholded", options(thresholded_loss, threshold=0.2), hard_em)
 
 
@@ -34,7 +33,7 @@ def test_a_mask_of_any_dtype_is_its_truth():
         assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("loss", [*ALL_LOSSES, RELEASED, THRESHOLDED], ids=repr)
+@pytest.mark.parametrize("loss", [*ALL_LOSSES, THRESHOLDED], ids=repr)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_neither_dtype_nor_rank_is_promoted_implicitly(loss, dtype):
     log_probs, where = (jnp.asarray(x) for x in random_rows(33))
