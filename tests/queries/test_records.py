@@ -40,19 +40,17 @@ UNSOLVED = [
 
 
 def test_z_is_found_from_table_question_and_answer():
-    for original in QUESTIONS:
-        found = query_question(original, RULES)
-        match = Denotation(original.answer, original.values).matches if found.values else None
-        expected = enumerate_sql(
-            original.table, original.question, original.answer, RULES, match=match
-        )
+    for asked in QUESTIONS:
+        found = query_question(asked, RULES)
+        match = Denotation(asked.answer, asked.values).matches if found.values else None
+        expected = enumerate_sql(asked.table, asked.question, asked.answer, RULES, match=match)
         np.testing.assert_array_equal(found.queries, expected.queries)
-        np.testing.assert_array_equal(found.words, split_words(original.question))
+        np.testing.assert_array_equal(found.words, split_words(asked.question))
         assert found.num_queries == expected.size == len(found.queries) > 0
         for row in found.queries:
             query = Query.from_row(row, found.question, found.words)
-            result = official(original.table, query)
-            assert match(result) if match else result == list(original.answer)
+            result = official(asked.table, query)
+            assert match(result) if match else result == list(asked.answer)
     assert not any(query_question(asked, RULES).num_queries for asked in UNSOLVED)
 
 
@@ -111,9 +109,7 @@ def test_other_cells_are_no_answer(answer, result):
     assert is_answer(asked, answer)
 
 
-IDS = Table(
-    "ids", ("who", "id"), ("text", "real"), (("ann", 2**53 + 1), ("bo", 2**53), ("cy", 7.0))
-)
+IDS = Table("t", ("who", "id"), ("text", "real"), (("ann", 2**53 + 1), ("bo", 2**53), ("cy", 7.0)))
 
 
 @pytest.mark.parametrize("match", ["cells", "execution"])

@@ -84,9 +84,8 @@ def close(one, other, **tolerance):
 
 def test_the_gradient_is_that_through_the_unrolled_step():
     params, weights = parameters()
-    (value, metrics), grads = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(
-        params, weights
-    )
+    run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+    (value, metrics), grads = run(params, weights)
     inner, after = jax.jit(unrolled)(params, weights)
     close((value, metrics["held_out"]), (inner, after), rtol=1e-5)
     expected = jax.jit(jax.grad(lambda *x: unrolled(*x)[0]))(params, weights)
@@ -130,9 +129,8 @@ def planted(rows, seed=0):
     noise = rng.normal(size=(rows, 4))
     features = np.stack([true, noise], axis=-1).astype(np.float32)
     where = true | np.eye(4, dtype=bool)[spurious]
-    return {"words": np.eye(4, dtype=np.float32)[sign], "features": features, "where": where} | {
-        "true": true
-    }
+    words = np.eye(4, dtype=np.float32)[sign]
+    return {"words": words, "features": features, "where": where, "true": true}
 
 
 def planted_loss(params, batch, *, step, key, dropout_key):
@@ -152,10 +150,6 @@ def planted_loss(params, batch, *, step, key, dropout_key):
         where=own["where"],
         held_out=lambda theta: losses.mml_loss(log_prob(theta, other), where=other["where"]),
     )
-
-
-def zeros():
-    return {"policy": jnp.zeros((4, 4)), "reward": jnp.zeros(2)}
 
 
 def test_the_reward_learns_to_tell_true_from_spurious_solutions():

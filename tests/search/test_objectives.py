@@ -30,11 +30,9 @@ from tests.queries.test_distribution import COLUMNS, WORDS, B, K, logits, querie
 WIDTH = 3 + 4 * K
 ROWS = np.ones(B, bool)
 EVERY = [np.array(list(queries_of(row))) for row in range(B)]
-NUM_QUERIES = max(map(len, EVERY))
+LONGEST = max(map(len, EVERY))
 #: All queries of each row, padded.
-SPACE = np.stack(
-    [np.pad(e, ((0, NUM_QUERIES - len(e)), (0, 0)), constant_values=-1) for e in EVERY]
-)
+SPACE = np.stack([np.pad(e, ((0, LONGEST - len(e)), (0, 0)), constant_values=-1) for e in EVERY])
 #: The queries that lead to the answers, arbitrary ones: Z.
 RIGHT = np.stack([np.random.default_rng(5).permutation(e)[:9] for e in EVERY])
 KEY = jax.random.key(7)
@@ -236,10 +234,8 @@ def test_with_a_beam_that_holds_everything_it_is_the_loss_over_z(kind, loss_over
     expected, expected_grads = jax.jit(jax.value_and_grad(given))(logits())
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     np.testing.assert_allclose(flat(grads), flat(expected_grads), atol=1e-5)
-    assert set(map(tuple, memory["solutions"][1].tolist())) == {
-        (-1,) * WIDTH,
-        *map(tuple, RIGHT[1].tolist()),
-    }
+    known = {*map(tuple, memory["solutions"][1].tolist())}
+    assert known == {(-1,) * WIDTH, *map(tuple, RIGHT[1].tolist())}
     assert float(counts["found"][0]) == float(counts["found"][1]) == 1
     assert counts["reward"][0] == 9 and counts["reward"][1] == beam
     assert counts["remembered"][0] == 9 and counts["averaged"][0] == 1
@@ -291,12 +287,6 @@ def test_what_is_remembered_is_not_explored_though_it_was_tried_long_ago():
     assert objective._new(space, known, seen, KEY).ravel().tolist() == [3, -1, -1, -1]
 
 
-PROJECTS = {
-    "64 bits": lambda: jax.enable_x64(True),
-    "strict": lambda: jax.numpy_dtype_promotion("strict"),
-}
-
-
 @pytest.mark.parametrize("kind", [Reinforce, MAPO, MAPOX])
 def test_nan_shows_in_the_loss_which_has_32_bits(kind):
     objective = kind(samples=2)
@@ -308,8 +298,8 @@ def test_nan_shows_in_the_loss_which_has_32_bits(kind):
         return objective(space, memory, **call)[0]
 
     assert jnp.isnan(loss(jnp.full(4, jnp.nan))) and loss(jnp.full(4, jnp.nan), False) == 0
-    for project in PROJECTS.values():
-        with project():
+    for project in (jax.enable_x64(True), jax.numpy_dtype_promotion("strict")):
+        with project:
             assert jax.eval_shape(loss, LIKELY).dtype == jnp.float32
 
 
@@ -319,9 +309,8 @@ def test_mapox_is_iterative_ml_at_first():
     memory = first_memory(objective) | {"solutions": jnp.asarray(RIGHT[:, :3])}
     space = space_of(logits(), right=RIGHT[:, :3])  # nothing else can be found
     call = {"key": KEY, "rows": jnp.asarray(ROWS)}
-    early, late = (
-        jax.jit(lambda step: objective(space, memory, step=step, **call)[0])(s) for s in (9, 10)
-    )
+    loss = jax.jit(lambda step: objective(space, memory, step=step, **call)[0])
+    early, late = loss(9), loss(10)
     where = right_of(RIGHT[:, :3])
     spread = -jnp.mean(jnp.sum(policy(logits()), axis=-1, where=where) / 3)
     np.testing.assert_allclose(early, spread, rtol=1e-5)
