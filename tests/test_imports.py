@@ -165,11 +165,8 @@ def test_the_table_lists_no_import_that_nobody_needs():
     for module in sources:
         room = None if inside(module, EXPERIMENTS) else room_of(module)
         if room is not None:
-            used[room] |= {
-                room_of(name) or ""
-                for name in imports_of(module, sources)
-                if inside(name, "hardem_jax")
-            }
+            ours = (name for name in imports_of(module, sources) if inside(name, "hardem_jax"))
+            used[room] |= {room_of(name) or "" for name in ours}
     for room, allowed in ROOMS.items():
         assert allowed <= used[room], room
         implied = set().union(*(below(name) for name in allowed))

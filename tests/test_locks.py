@@ -30,9 +30,8 @@ with locked(Path(sys.argv[1])):
 @pytest.fixture
 def holder(tmp_path):
     """Another process, which holds the folder."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", HOLD, tmp_path]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -44,10 +43,8 @@ def owner(pid):
 
 
 def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path, holder):
-    with (
-        pytest.raises(InputError, match=f"^{tmp_path}: in use by process {owner(holder.pid)}"),
-        locked(tmp_path),
-    ):
+    error = f"^{tmp_path}: in use by process {owner(holder.pid)}"
+    with pytest.raises(InputError, match=error), locked(tmp_path):
         raise AssertionError("held twice")
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -60,10 +57,8 @@ def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path, holde
 def test_locks_of_other_names_are_independent_and_can_be_waited_for(tmp_path, holder):
     with locked(tmp_path, "mml-0.json"):
         assert {file.name for file in tmp_path.iterdir()} == {LOCK_FILE, "mml-0.json"}
-        with (
-            pytest.raises(InUse, match=f"^{tmp_path}/mml-0.json: in use by process {os.getpid()}"),
-            locked(tmp_path, "mml-0.json"),
-        ):
+        error = f"^{tmp_path}/mml-0.json: in use by process {os.getpid()}"
+        with pytest.raises(InUse, match=error), locked(tmp_path, "mml-0.json"):
             raise AssertionError("held twice")
     ended = threading.Timer(0.3, holder.kill)
     ended.start()
@@ -75,10 +70,9 @@ def test_locks_of_other_names_are_independent_and_can_be_waited_for(tmp_path, ho
 @pytest.mark.parametrize("write", [lambda out: new_folder(out, format="things 1"), new_file])
 def test_what_is_being_written_names_its_owner(tmp_path, write):
     out = tmp_path / "out"
+    error = f"^{out}.partial: in use by process {owner(os.getpid())}"
     with pytest.raises(KeyboardInterrupt), write(out):
-        with pytest.raises(
-            InputError, match=f"^{out}.partial: in use by process {owner(os.getpid())}"
-        ):
+        with pytest.raises(InputError, match=error):
             write(out).__enter__()
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())

@@ -26,9 +26,8 @@ needs_explicit_axes = pytest.mark.skipif(
 
 
 def mesh_of(axis_type=AxisType.Auto):
-    return jax.make_mesh(
-        (DEVICES,), ("data",), axis_types=(axis_type,), devices=jax.devices()[:DEVICES]
-    )
+    devices = jax.devices()[:DEVICES]
+    return jax.make_mesh((DEVICES,), ("data",), axis_types=(axis_type,), devices=devices)
 
 
 def on_explicit_mesh(call, arrays, spec=ON_DATA):
@@ -127,17 +126,13 @@ def test_rows_on_an_explicit_mesh_are_those_on_one_device(loss, layout):
 
 
 KEY = jax.random.key(4)
-
-
 #: What is not a loss of one array: name -> function of log-probs, ids and mask.
 OTHERS = {
     "distinct": lambda x, ids, where, **rows: sampled.distinct(ids, where=where, **rows),
     "distinct, no mask": lambda x, ids, where, **rows: sampled.distinct(ids, **rows),
     "kept": lambda x, ids, where, **rows: loss_variants.kept(x, threshold=0.5, where=where, **rows),
     "top-k": lambda x, ids, where, **rows: posteriors.TopK(2)(x, where=where, **rows),
-    "sampled": lambda x, ids, where, **rows: posteriors.Sampled().at(0, KEY)(
-        x, where=where, **rows
-    ),
+    "drawn": lambda x, ids, where, **rows: posteriors.Sampled().at(0, KEY)(x, where=where, **rows),
     "weights": lambda x, ids, where, **rows: objectives.weights(
         objectives.MML(), x, log_weights=0.3 * x, where=where, **rows
     ),

@@ -24,10 +24,7 @@ POSTERIORS = {
     "annealed": Annealed(tau=100).at(50, None),
 }
 COMPILED = {name: jax.jit(posterior) for name, posterior in POSTERIORS.items()}
-RAGGED = {
-    name: jax.jit(posterior, static_argnames="num_segments")
-    for name, posterior in POSTERIORS.items()
-}
+RAGGED = {name: jax.jit(x, static_argnames="num_segments") for name, x in POSTERIORS.items()}
 over_all_posteriors = pytest.mark.parametrize("name", POSTERIORS)
 
 

@@ -167,11 +167,10 @@ def test_shapes_must_agree():
     memory = {"memory_log_probs": jnp.zeros(3), "has_memory": jnp.ones(3)}
     with pytest.raises(ValueError, match=r"right must have log_probs' shape \(3, 2\), got \(2,\)"):
         sampled.trice_loss(jnp.zeros((3, 2)), jnp.zeros(2), **memory)
+    zeros = jnp.zeros((3, 2))
     for name in memory:
         with pytest.raises(ValueError, match=rf"{name} must have shape \(3,\), got \(1,\)"):
-            sampled.trice_loss(
-                jnp.zeros((3, 2)), jnp.zeros((3, 2)), **(memory | {name: jnp.zeros(1)})
-            )
+            sampled.trice_loss(zeros, zeros, **(memory | {name: jnp.zeros(1)}))
 
 
 @pytest.fixture

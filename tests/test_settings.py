@@ -64,10 +64,7 @@ def test_an_integer_is_a_number_and_a_path_a_path():
         ({"data": [], "seed": {"a": 1}}, "x.seed: expected int, found an object"),
         ({"data": [], "width": True}, r"x.width: expected 1 \| 2, found True"),
         ({"data": [], "out": 3}, r"x.out: expected Path \| None, found 3"),
-        (
-            {"data": [], "rates": [["a"]]},
-            r"x.rates\[0\]: expected tuple\[str, float\], found \['a'\]",
-        ),
+        ({"data": [], "rates": [["a"]]}, r"x.rates\[0\]: expected tuple\[str, float\], found \['a"),
         ({"data": [], "rates": [["a", "b"]]}, r"x.rates\[0\]\[1\]: expected float, found 'b'"),
         ({"data": [], "speed": 1}, "x.speed: expected a field of Train, found one that this"),
         ({"data": [], "type": "Evaluate"}, "x: expected one of Train, found 'Evaluate'"),

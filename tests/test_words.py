@@ -1,7 +1,7 @@
 """Words of a text, in any script."""
 
 import itertools
-import unicodedata
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -24,10 +24,7 @@ from hardem_jax.words import cuts_word, search_terms, split_words
         ("\U00020000\U00020001", "\U00020000|\U00020001"),
         ("ป๒๓x", "ป|๒๓x"),
         ("서울x", "서|울|x"),
-        (
-            unicodedata.normalize("NFD", "서울"),
-            "|".join(unicodedata.normalize("NFD", c) for c in "서울"),
-        ),
+        (normalize("NFD", "서울"), "|".join(normalize("NFD", c) for c in "서울")),
         ("ที่ท", "ที่|ท"),
         ("co\u00adop \u200bx\u200b", "co\u00adop| |\u200b|x|\u200b"),
         ("\ud800a", "\ud800|a"),
@@ -44,7 +41,7 @@ def test_a_text_may_be_cut_between_words_only(text, pieces):
 @pytest.mark.parametrize("text", ["Việt Nam", "ṩ", "ǭx ộ", "\u0645\u064f\u062d\u0651\u064e\u0628"])
 def test_words_are_the_same_however_many_marks_a_letter_is_written_with(text):
     for form in ("NFC", "NFD"):
-        written = unicodedata.normalize(form, text)
+        written = normalize(form, text)
         cuts = cuts_word(written)
         pieces = "".join(c + "|" * (not cut) for c, cut in zip(written, cuts[1:], strict=True))
         assert pieces.strip("|").replace("| |", " ") == written

@@ -72,18 +72,14 @@ def test_top_merges_both_abilities(abilities, k):
         missing = k - len(scored)
         expected = [row for _, row in scored] + [NOTHING] * missing
         assert [tuple(row) for row in got[b].tolist()] == expected
-        np.testing.assert_array_equal(
-            log_probs[b], [score for score, _ in scored] + [-np.inf] * missing
-        )
+        np.testing.assert_array_equal(log_probs[b], [s for s, _ in scored] + [-np.inf] * missing)
     np.testing.assert_array_equal(mode_of(distribution, **tables), got[:, 0])
 
 
 def test_without_numbers_only_counts_are_left_however_unlikely(abilities):
-    (ability, _, counts), _, distribution = abilities
+    (ability, _, counts), _, found = abilities
     assert softmax(ability)[2, 0] > 0.99
-    mode = mode_of(
-        distribution, pairs=np.ones((3, 2, 3, 2, 3), bool), lone=np.ones((3, 2, 3), bool)
-    )
+    mode = mode_of(found, pairs=np.ones((3, 2, 3, 2, 3), bool), lone=np.ones((3, 2, 3), bool))
     assert mode[2].tolist() == [counts[2].argmax(), COUNT, -1, NONE]
 
 

@@ -166,9 +166,8 @@ def test_top_equals_exhaustive_search(num_slots, ties):
         assert np.all(np.asarray(log_probs[b, len(rows) :]) == -np.inf)
     assert got.dtype == jnp.int32
     possible = np.asarray(got)[..., 0] >= 0
-    np.testing.assert_array_equal(
-        log_probs, np.where(possible, np.asarray(log_prob_of(tags, got)), -np.inf)
-    )
+    scores = np.asarray(log_prob_of(tags, got))
+    np.testing.assert_array_equal(log_probs, np.where(possible, scores, -np.inf))
     np.testing.assert_array_equal(mode_of(tags, **tables), got[:, 0])
 
 

@@ -18,10 +18,8 @@ CONFIG = BertConfig(
 NUM_SPECIAL = 10
 
 
-def make(**options):
-    return drawn(
-        lambda: EquationTagger(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), **options)
-    )
+def make(**more):
+    return drawn(lambda: EquationTagger(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), **more))
 
 
 @pytest.fixture
@@ -122,12 +120,7 @@ def test_with_rules_the_equations_of_z_tot_add_up_to_one(batch):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"product_over": "numbers"},
-        {"product_over": "tokens"},
-        {"rules": EquationRules(), "no_tag_bias": 2.0},
-    ],
+    "options", [{}, {"product_over": "tokens"}, {"rules": EquationRules(), "no_tag_bias": 2.0}]
 )
 def test_padding_gets_no_gradient_from_any_head(batch, options):
     graphdef, params = nnx.split(make(**options), nnx.Param)

@@ -52,8 +52,7 @@ def test_names_of_the_splits_are_different_and_no_word_is_unknown(questions):
              for part in (questions, dev)]  # fmt: skip
     assert names[0].isdisjoint(names[1])
     tokenizer = planted_numeric_tokenizer(CONFIG)
-    for item in TaggerInputs(
-        [*questions[:50], *dev], tokenizer, max_tokens=64, max_question_tokens=12
-    ):
+    inputs = TaggerInputs([*questions[:50], *dev], tokenizer, max_tokens=64, max_question_tokens=12)
+    for item in inputs:
         assert 1 not in item.token_ids  # [UNK]
         assert len(item.number_tokens) == CONFIG.num_people and item.true_equation >= 0

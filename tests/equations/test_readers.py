@@ -105,11 +105,8 @@ def test_what_is_no_number(text):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        (
-            {"nfl_1": {"passage": "x"}},
-            "nfl_1: expected a list under 'qa_pairs', found the keys 'passage'",
-        ),
-        ({"nfl_1": {}}, "expected a list under 'qa_pairs', found no keys"),
+        ({"nfl_1": {"passage": "x"}}, "expected a list under 'qa_pairs', found the keys 'passage'"),
+        ({"nfl_1": {}}, "nfl_1: expected a list under 'qa_pairs', found no keys"),
         ([{"passage": "x"}], "expected an object, found a list"),
         (3, "expected an object, found a number"),
     ],

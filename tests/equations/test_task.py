@@ -62,9 +62,8 @@ INPUTS = [
 
 @pytest.fixture(scope="module")
 def tagger():
-    tagger = EquationTagger(
-        Bert(SMALL_BERT, rngs=nnx.Rngs(0)), num_special=NUM_SPECIAL, rngs=nnx.Rngs(1)
-    )
+    encoder = Bert(SMALL_BERT, rngs=nnx.Rngs(0))
+    tagger = EquationTagger(encoder, num_special=NUM_SPECIAL, rngs=nnx.Rngs(1))
     # Larger than at initialisation, so that scores differ and ties do not hide mistakes.
     for head in (tagger.tag_scores, tagger.special_scores):
         head.kernel.set_value(head.kernel.get_value() * 50)
@@ -165,10 +164,8 @@ GOLD = {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": []}
 
 
 def make_question(passage, answer, *golds, rules=RULES, **changes):
-    golds = golds or ({"number": f"{answer:g}"},)
-    example = NumericExample(
-        "q", "p", passage, "?", answer, tuple(GOLD | gold for gold in golds), **changes
-    )
+    golds = tuple(GOLD | gold for gold in golds or ({"number": f"{answer:g}"},))
+    example = NumericExample("q", "p", passage, "?", answer, golds, **changes)
     return numeric_question(example, NumberConfig(), rules)
 
 

@@ -30,7 +30,7 @@ def inputs(questions, **limits):
     return WordInputs(questions, *build_vocabularies(read_texts(questions, config)), config)
 
 
-def equation_set(rows):
+def as_set(rows):
     return {tuple(row) for row in rows.tolist()}
 
 
@@ -43,11 +43,7 @@ def test_numbers_are_at_the_words_that_hold_them():
     assert asked.values.tolist() == [41, 38, 3, 1990]
     assert found.sizes.tolist() == [[len(words.texts), 3]]
     assert (found.num_numbers, found.num_question_words) == (4, 5)
-    assert equation_set(item.equations) == {
-        (0, PLUS, 1, MINUS),
-        (2, PLUS, -1, 0),
-        (3, COUNT, -1, 0),
-    }
+    assert as_set(item.equations) == {(0, PLUS, 1, MINUS), (2, PLUS, -1, 0), (3, COUNT, -1, 0)}
     assert item.kinds.tolist() == [PASSAGE] * 4
 
 
@@ -69,7 +65,7 @@ def test_a_cut_takes_numbers_and_their_equations_along(limit, numbers, expected)
     kept = np.arange(4) < numbers
     np.testing.assert_array_equal(item.number_tokens >= 0, kept)
     np.testing.assert_array_equal(item.kinds, np.where(kept, PASSAGE, -1))
-    assert equation_set(item.equations) == expected and found.sizes[0, 1] == len(expected)
+    assert as_set(item.equations) == expected and found.sizes[0, 1] == len(expected)
 
 
 def test_questions_are_cut_and_words_beyond_the_cut_are_not_counted():
@@ -77,20 +73,14 @@ def test_questions_are_cut_and_words_beyond_the_cut_are_not_counted():
     config = WordConfig(max_passage_words=4, max_question_words=2)
     texts = list(read_texts(questions, config))
     # One passage, two questions.
-    assert [text.texts for text in texts] == [
-        ("A", "41", "-", "yard"),
-        ("How", "many"),
-        ("Why", "?"),
-    ]
+    assert [x.texts for x in texts] == [("A", "41", "-", "yard"), ("How", "many"), ("Why", "?")]
     found = WordInputs(questions, *build_vocabularies(texts), config)
     assert [len(item.question_words) for item in found] == [2, 2]
     assert found[0].passage_chars is found[1].passage_chars
 
 
 def test_a_batch_has_room_for_all_and_nothing_in_the_padding():
-    found = inputs(
-        [question(), question("Yards of 7.", "How?", 7.0), question("None.", "How?", 2.0)]
-    )
+    found = inputs([question(), question("Yards of 7.", "How?", 7.0), question("No.", "How?", 2.0)])
     sizes = dict(num_question_words=6, num_characters=16, num_numbers=5, num_solutions=4)
     rows = [*found, None]
     batch = pad_word_inputs(rows, 20, **sizes)

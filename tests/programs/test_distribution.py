@@ -13,13 +13,8 @@ from hardem_jax.programs.most_likely import ProgramScores
 B, S, F, M = 2, 4, 5, 4
 # Nothing but a result; a condition; a modifier and a condition; all slots.
 KINDS = ((0, -1, -1, -1), (1, -1, 0, -1), (1, 0, 1, -1), (2, 1, 0, 0))
-SHAPES = {
-    "shape": (B, S),
-    "select": (B, 3, F),
-    "modify": (B, 2, F),
-    "link1": (B, 2, M),
-    "link2": (B, 1, M),
-}
+SHAPES = {"shape": (B, S), "select": (B, 3, F), "modify": (B, 2, F)}
+SHAPES |= {"link1": (B, 2, M), "link2": (B, 1, M)}
 NUM_FIELDS, NUM_LINKS = (4, 2), (3, 4)
 FIELDS = np.arange(F)[None] < np.array(NUM_FIELDS)[:, None]
 LINKS = np.arange(M)[None] < np.array(NUM_LINKS)[:, None]
@@ -38,10 +33,7 @@ def logits(seed=0, fill=None):
 
 def distribution(values, *, fields=FIELDS, links=LINKS, kinds=KINDS, **others):
     masks = {"select": fields, "modify": fields, "link1": links, "link2": links}
-    where = {
-        f"{name}_where": jnp.broadcast_to(mask[:, None], SHAPES[name])
-        for name, mask in masks.items()
-    }
+    where = {f"{n}_where": jnp.broadcast_to(x[:, None], SHAPES[n]) for n, x in masks.items()}
     return ProgramDistribution.from_logits(**values, kinds=kinds, **where | others)
 
 
@@ -139,10 +131,8 @@ def test_the_search_yields_every_combination_in_order():
     assert found == [(0, 0, -1, -1, -1), (0, 1, -1, -1, -1)]
     tables = distribution(logits())
     for row in range(B):
-        scores = ProgramScores(
-            *(np.asarray(getattr(tables, name)[row]) for name in ("shape", *SLOTS)), KINDS
-        )
-        found = list(scores.best_first())
+        arrays = [np.asarray(getattr(tables, name)[row]) for name in ("shape", *SLOTS)]
+        found = list(ProgramScores(*arrays, KINDS).best_first())
         everything = list(programs_of(row))
         expected = tables.log_prob(jnp.asarray(np.array([everything] * B)))[row].tolist()
         by_row = dict(zip(map(tuple, everything), expected, strict=True))

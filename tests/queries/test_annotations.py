@@ -26,9 +26,8 @@ ANN, EIRE, SEVEN = Condition(0, 0, "ann"), Condition(2, 0, "ÉIRE"), Condition(1
 
 
 def found(text=TEXT, answer=("ann",), table=TABLE, **rules):
-    return query_question(
-        TableQuestion("q", text, table, answer), SqlRules(aggregates_on_text=True, **rules)
-    )
+    asked = TableQuestion("q", text, table, answer)
+    return query_question(asked, SqlRules(aggregates_on_text=True, **rules))
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,8 @@ log_prob_of = jax.jit(
 )
 
 B, C, A, K, OPS, W = 2, 4, 2, 2, 2, 4
-SHAPES = {
-    "select": (B, C),
-    "aggregator": (B, C, A),
-    "number": (B, K + 1),
-    "column": (B, C),
-    "operator": (B, C, OPS),
-    "first": (B, C, OPS, W),
-    "last": (B, C, OPS, W),
-}
+SHAPES = {"select": (B, C), "aggregator": (B, C, A), "number": (B, K + 1), "column": (B, C)}
+SHAPES |= {"operator": (B, C, OPS), "first": (B, C, OPS, W), "last": (B, C, OPS, W)}
 NUM_COLUMNS, NUM_WORDS = (3, 1), (3, 4)
 COLUMNS = np.arange(C)[None] < np.array(NUM_COLUMNS)[:, None]
 WORDS = np.arange(W)[None] < np.array(NUM_WORDS)[:, None]

@@ -88,9 +88,7 @@ def test_pieces_within_a_word_share_the_probability_of_values(parser):
         columns, count = len(HEADERS[example]), len(WORDS[example])
         assert count < QUESTIONS[example]
         for name in ("first", "last"):
-            ours, theirs = (
-                np.exp(getattr(found, name)[example, :columns]) for found in (pieces, words)
-            )
+            ours, theirs = (np.exp(getattr(x, name)[example, :columns]) for x in (pieces, words))
             share = ours.sum(axis=-1, keepdims=True)
             assert np.all((share > 0.1) & (share < 0.99))
             np.testing.assert_allclose(ours, theirs * share, rtol=1e-4)

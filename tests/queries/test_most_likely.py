@@ -49,9 +49,7 @@ def log_probs_of(distribution, rows):
         block = np.full((512, 15), -1, np.int32)
         part = rows[start : start + 512]
         block[: len(part)] = part
-        found += np.asarray(distribution.log_prob(jnp.asarray(block)[None]))[
-            0, : len(part)
-        ].tolist()
+        found += distribution.log_prob(jnp.asarray(block)[None])[0, : len(part)].tolist()
     return np.array(found)
 
 

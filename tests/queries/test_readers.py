@@ -141,9 +141,7 @@ def test_answers_are_those_of_the_official_database(shared_dir, split, count):
             tests = ["1", *(f"col{c.column} {OPERATORS[c.operator]} ?" for c in query.conditions)]
             bound = [bound_value(c.value, table.types[c.column]) for c in query.conditions]
             name = f"table_{table.id.replace('-', '_')}"
-            found = database.execute(
-                f"SELECT {selected} FROM {name} WHERE {' AND '.join(tests)}", bound
-            )
-            expected = [cell for (cell,) in found]
+            asked = f"SELECT {selected} FROM {name} WHERE {' AND '.join(tests)}"
+            expected = [cell for (cell,) in database.execute(asked, bound)]
             assert list(question.answer) == expected
             assert list(map(type, question.answer)) == list(map(type, expected))

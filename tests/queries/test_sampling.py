@@ -61,9 +61,8 @@ def test_rows_without_columns_or_words_have_no_query_and_no_nan(fill):
         mass = queries.log_mass()
         return mass[1] + jnp.sum(log_probs[1]), (mass, found, log_probs)
 
-    (_, (mass, found, log_probs)), grads = jax.jit(jax.value_and_grad(total, has_aux=True))(
-        logits(fill=fill)
-    )
+    run = jax.jit(jax.value_and_grad(total, has_aux=True))
+    (_, (mass, found, log_probs)), grads = run(logits(fill=fill))
     mass, found, log_probs = map(np.asarray, (mass, found, log_probs))
     assert mass[0] == -np.inf and np.all(found[0] == -1) and np.all(log_probs[0] == -np.inf)
     assert np.all(found[1, :, 0] == 0) and np.all(found[1, :, 2:] == [0] + [-1] * 4 * K)

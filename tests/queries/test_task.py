@@ -16,15 +16,8 @@ from tests.task import given
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0), ("cy", 9.0)))
 QUESTION = "Who has 7?"  # words: who, has, 7, ?
-SHAPES = {
-    "select": (2,),
-    "aggregator": (2, 6),
-    "number": (4,),
-    "column": (2,),
-    "operator": (2, 3),
-    "first": (2, 3, 4),
-    "last": (2, 3, 4),
-}
+SHAPES = {"select": (2,), "aggregator": (2, 6), "number": (4,), "column": (2,)}
+SHAPES |= {"operator": (2, 3), "first": (2, 3, 4), "last": (2, 3, 4)}
 
 
 def distribution(logits):

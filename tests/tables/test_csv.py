@@ -155,18 +155,12 @@ def test_excel_may_name_the_delimiter_in_a_line_of_its_own(read, delimiter, newl
         (b"\n\n", "found an empty file"),
         (b"a,b\ncaf\xe9,1\n", "cars.csv: byte 7: expected UTF-8 text, found 0xe9"),
         (b"\xff\xfea\x00", "cars.csv: byte 0: expected UTF-8 text, found 0xff"),
-        (
-            b'a,b\n1,2\n"x,3\n',
-            "cars.csv: line 3: expected comma-separated values, found unexpected",
-        ),
+        (b'a,b\n1,2\n"x,3\n', "line 3: expected comma-separated values, found unexpected end"),
         (b'a,b\n"x"y,3\n', "cars.csv: line 2: expected comma-separated values, found "),
         (b'a,b\n"x"y,"\\"3"\n', "cars.csv: line 2: expected comma-separated values, found "),
         (b'a;b\n1;"x\n2;y\n', "cars.csv: line 3: expected comma-separated values, found "),
         (b"one column\nRome\nOslo, Bergen\n", "line 3: expected at most 1 cells, .* found 2"),
-        (
-            b'City,People\n"Rome\n(old)",2\nOslo,3,000,000\n',
-            "line 4: expected at most 2 .* found 4",
-        ),
+        (b'City,People\n"Rome\n(old)",2\nOslo,3,000,000\n', "line 4: expected at most 2 .*found 4"),
     ],
 )
 def test_broken_files_are_one_line(read, content, message):

@@ -121,10 +121,9 @@ def test_the_rewards_gradient_is_what_a_step_of_training_does_to_the_held_out_lo
     model, batch, step = parser(), batch_of(), 3
     loss = loss_of(model)
     _, other = hold_out(batch, OBJECTIVE.held_out, step)
-    take = make_train_step(loss, optax.sgd(OBJECTIVE.lookahead))
-    state = init_state(
-        model.params, optax.sgd(OBJECTIVE.lookahead), 0, data_mesh(1), batch["memory"]
-    )
+    optimizer = optax.sgd(OBJECTIVE.lookahead)
+    take = make_train_step(loss, optimizer)
+    state = init_state(model.params, optimizer, 0, data_mesh(1), batch["memory"])
     state = dataclasses.replace(state, step=jnp.int32(step))
 
     def after(params):

@@ -36,9 +36,8 @@ def window(number, length=6, mentions=1, true=-1):
 
 
 def test_padding_table():
-    batch = pad_windows(
-        [window(0, length=6, mentions=2, true=1), None], 8, num_solutions=3, pad_id=99
-    )
+    rows = [window(0, length=6, mentions=2, true=1), None]
+    batch = pad_windows(rows, 8, num_solutions=3, pad_id=99)
     expected = {
         "token_ids":       [[1, 2, 3, 4, 5, 6, 99, 99], [99] * 8],
         "token_type_ids":  [[0, 0, 0, 1, 1, 1,  0,  0], [0] * 8],
@@ -129,9 +128,8 @@ def test_too_little_data_and_too_long_windows_are_named():
         plan(buckets=(16, 32))
     with pytest.raises(InputError, match="at most 40 tokens .* found one of 6"):
         plan(packed_tokens=40)
-    with pytest.raises(
-        InputError, match="multiple of 8 for packing .2 micro-batches on 4 devices., found 4"
-    ):
+    message = "multiple of 8 for packing .2 micro-batches on 4 devices., found 4"
+    with pytest.raises(InputError, match=message):
         plan(packed_tokens=70, accumulate=2, num_devices=4)
     with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
         plan(accumulate=3)
@@ -197,9 +195,8 @@ def test_rows_know_their_input_unless_it_is_padding_or_a_negative(config):
     item, has_solutions = batch.arrays["item"], batch.arrays["solutions_where"].any(axis=1)
     assert item.dtype == np.int32 and (item >= 0).sum() == 4
     np.testing.assert_array_equal(item >= 0, has_solutions)
-    assert [WINDOWS[i].id for i in item[item >= 0]] == [
-        batch.ids[r] for r in np.flatnonzero(item >= 0)
-    ]
+    ids = [batch.ids[row] for row in np.flatnonzero(item >= 0)]
+    assert [WINDOWS[i].id for i in item[item >= 0]] == ids
     for example in example_batches(plan_of_windows(**config), pad=PAD):
         assert (example.arrays["item"] == -1).all()
 

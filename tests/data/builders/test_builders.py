@@ -103,28 +103,26 @@ def test_the_same_again_is_not_built_again(root, tmp_path, monkeypatch):
     assert after == before
 
 
-def changed_options(root, monkeypatch):
+def other_options(root, monkeypatch):
     return {"data_set": DropNum(rules=EquationRules(negative=True))}
 
 
-def changed_source(root, monkeypatch):
+def other_source(root, monkeypatch):
     file = root / "drop" / "drop_dataset_train.json"
     file.write_text(file.read_text().replace("Then ", "then "))
     return {}
 
 
-def changed_format(root, monkeypatch):
+def other_format(root, monkeypatch):
     monkeypatch.setattr(base, "FORMAT", "build 0")
     return {}
 
 
-def changed_shards(root, monkeypatch):
+def other_shards(root, monkeypatch):
     return {"shard_size": 2}
 
 
-@pytest.mark.parametrize(
-    "change", [changed_options, changed_source, changed_format, changed_shards]
-)
+@pytest.mark.parametrize("change", [other_options, other_source, other_format, other_shards])
 def test_any_change_gives_another_version(change, tmp_path, monkeypatch):
     first = inputs.make("drop", tmp_path, tmp_path / "built")
     again = inputs.make("drop", tmp_path, tmp_path / "built")

@@ -137,9 +137,8 @@ def test_equals_brute_force(seed):
         expected = brute_force(values, kinds, answer, rules)
         assert found.dtype == np.int32 and found.shape == (len(expected), 4)
         assert [tuple(z) for z in found.tolist()] == expected
-        np.testing.assert_allclose(
-            execute_equation(found, table, rules), float(answer), atol=0.5e-5, rtol=0
-        )
+        results = execute_equation(found, table, rules)
+        np.testing.assert_allclose(results, float(answer), atol=0.5e-5, rtol=0)
         sizes.append(len(expected))
     assert np.mean(np.array(sizes) > 1) > 0.4  # most problems are not trivial
 

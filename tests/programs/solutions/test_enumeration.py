@@ -47,9 +47,7 @@ CITIES = Table(
 def random_table(rng):
     types = tuple(rng.choice(("text", "text", "real")) for _ in range(rng.randrange(1, 4)))
     cells = {"text": TEXTS, "real": NUMBERS}
-    rows = tuple(
-        tuple(rng.choice(cells[kind]) for kind in types) for _ in range(rng.randrange(0, 8))
-    )
+    rows = tuple(tuple(rng.choice(cells[kind]) for kind in types) for _ in range(rng.randrange(8)))
     return Table("1", tuple(map(str, types)), types, rows)
 
 

@@ -50,9 +50,8 @@ def test_total_rows():
 
 
 def test_fields_with_their_rows_and_keys():
-    found = {
-        int(row[0]): row[1:].tolist() for row in table_fields(program_table(TABLE), ProgramRules())
-    }
+    rows = table_fields(program_table(TABLE), ProgramRules()).tolist()
+    found = {field: facts for field, *facts in rows}
     assert found[code("size.number")] == [5, 4] and found[code("team.item")] == [5, 3]
     assert found[code(ROW_NUMBER)] == [6, 6]
     without = table_fields(program_table(TABLE), ProgramRules(parts=False, row_numbers=False))

@@ -68,9 +68,7 @@ def test_what_a_span_means(question, condition, rows):
     assert conditions(question).get(condition, []) == rows
 
 
-@pytest.mark.parametrize(
-    "question", ["Where is José?", "José or Ann?", "the José Náñez of Brěclav"]
-)
+@pytest.mark.parametrize("question", ["Where is José?", "José or Ann?", "a José Náñez of Brěclav"])
 def test_accents_may_be_characters_of_their_own(question):
     names = ("José", "Ann", "Náñez", "Brěclav")
     table = Table("1", ("name",), ("text",), tuple((name,) for name in names))

@@ -96,9 +96,7 @@ RESULTS = [
 @pytest.mark.parametrize(("names", "select", "modify", "conditions", "expected"), RESULTS)
 def test_results_by_hand(names, select, modify, conditions, expected):
     reference = Reference(table_values(TABLE), len(TABLE.rows), [5], ("more", "less"))
-    used = [
-        Link(field, OPERATORS.index(name), n, n, v) for n, (field, name, v) in enumerate(conditions)
-    ]
+    used = [Link(x, OPERATORS.index(name), n, n, v) for n, (x, name, v) in enumerate(conditions)]
     program = Program(Shape(*names), select, modify, tuple(used))
     assert reference.execute(program) == expected
     array = [(link.field.code, link.operator, n, n) for n, link in enumerate(used)]

@@ -17,9 +17,7 @@ NUMBERS = (7.0, 2.5, -7.0, 20.0, 96.0, 97.0, 1000.0, 0.1, 0.2, None, "n/a")
 def random_table(rng):
     types = tuple(rng.choice(("text", "real")) for _ in range(rng.randrange(1, 4)))
     cells = {"text": CELLS, "real": NUMBERS}
-    rows = tuple(
-        tuple(rng.choice(cells[kind]) for kind in types) for _ in range(rng.randrange(0, 6))
-    )
+    rows = tuple(tuple(rng.choice(cells[kind]) for kind in types) for _ in range(rng.randrange(6)))
     return Table("1-1", tuple(map(str, types)), types, rows)
 
 

@@ -45,9 +45,7 @@ def test_equals_brute_force(seed):
             capped = enumerate_sql(table, question, answer, dataclasses.replace(rules, cap=cap))
             assert list(map(tuple, capped.queries.tolist())) == expected[:cap]
             assert (capped.size, capped.cut) == (found.size, max(0, found.size - cap))
-            matched = enumerate_sql(
-                table, question, rules=rules, match=lambda result, y=answer: result == y
-            )
+            matched = enumerate_sql(table, question, rules=rules, match=lambda x, y=answer: x == y)
             np.testing.assert_array_equal(matched.queries, found.queries)
             sizes.append(len(expected))
     assert np.mean(np.array(sizes) > 1) > 0.3  # most problems are not trivial
@@ -76,9 +74,7 @@ def test_a_query_is_tested_as_brute_force_does(seed):
         outside = [row for row in outside if without_rest(row) not in results]
         for answer in rng.sample(list(results.values()), min(3, len(results))):
             test = AnswerTest(table, question, answer, rules)
-            matched = AnswerTest(
-                table, question, rules=rules, match=lambda result, y=answer: result == y
-            )
+            matched = AnswerTest(table, question, rules=rules, match=lambda x, y=answer: x == y)
             expected = [results[row] == answer for row in every] + [False] * len(outside)
             rows = np.array(every + outside).reshape(-1, ROW_WIDTH)
             for _ in range(2):  # the second time from memory

@@ -40,9 +40,8 @@ def stored(table):
     def quoted(name):
         return '"' + name.replace('"', '""') + '"'
 
-    columns = [
-        f"{quoted(n)} {t}" for n, t in zip(column_names(table.header), table.types, strict=True)
-    ]
+    named = zip(column_names(table.header), table.types, strict=True)
+    columns = [f"{quoted(name)} {kind}" for name, kind in named]
     connection.execute(f"CREATE TABLE {quoted(table.id)} ({', '.join(columns)})")
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"INSERT INTO {quoted(table.id)} VALUES ({marks})", table.rows)

@@ -58,10 +58,7 @@ def test_a_list_in_a_file_called_jsonl_is_a_list(tmp_path):
 
 def test_a_title_can_be_part_of_the_text(read):
     (example,), _ = read(record(passage("7"), passage("8", title="")), prepend_title=True)
-    assert [document.text for document in example.documents] == [
-        "Rome\nRome is old.",
-        "Rome is old.",
-    ]
+    assert [x.text for x in example.documents] == ["Rome\nRome is old.", "Rome is old."]
 
 
 def test_questions_and_passages_without_an_id_get_one(read):
@@ -72,9 +69,8 @@ def test_questions_and_passages_without_an_id_get_one(read):
 
 
 def test_defects_are_counted(read):
-    examples, skips = read(
-        record(passage("1"), passage("1", "again"), id="q"), record(passage("1"), id="q")
-    )
+    first = record(passage("1"), passage("1", "again"), id="q")
+    examples, skips = read(first, record(passage("1"), id="q"))
     assert [example.id for example in examples] == ["q", "q"]
     assert [document.text for document in examples[0].documents] == ["Rome is old."]
     assert skips.warnings_as_dict() == {"passage listed twice": 1, "question id occurs again": 1}
@@ -128,10 +124,8 @@ def test_the_layout_is_that_of_dpr_and_fid(tmp_path):
         first, _ = json.load(file)
     expected = {"id": "7", "title": "Rome", "text": 'Rome\u2028is "old".\n', "score": 9.5}
     assert first["answers"] == ["Rome", "Roma"]
-    assert first["ctxs"] == [
-        {**expected, "has_answer": True},
-        {"id": "3", "title": "", "text": "No."},
-    ]
+    other = {"id": "3", "title": "", "text": "No."}
+    assert first["ctxs"] == [{**expected, "has_answer": True}, other]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])

@@ -62,9 +62,8 @@ def test_examples_are_tokenised_lower_cased_and_numbered(folder):
 
 def test_what_is_left_out_is_counted(tmp_path):
     questions = [question(text=" "), question(first="", second=" "), question(first="")]
-    write(
-        tmp_path, [*questions, question("d2")], [["d1", "train", "", "x"], ["d2", "train", "", ""]]
-    )
+    summaries = [["d1", "train", "", "x"], ["d2", "train", "", ""]]
+    write(tmp_path, [*questions, question("d2")], summaries)
     skips = ExclusionCounts()
     [kept] = read_narrativeqa(tmp_path, "train", skips=skips)
     assert kept.id == "d1:2" and kept.golds == ("he",)
@@ -76,12 +75,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     ("name", "old", "new", "culprit"),
     [
         (QUESTIONS, b"answer2_tokenized", b"answer3", r"qaps.csv: .*none named answer2_tokenized"),
-        (
-            SUMMARIES,
-            b"summary_tokenized",
-            b"text",
-            r"summaries.csv: .*none named summary_tokenized",
-        ),
+        (SUMMARIES, b"summary_tokenized", b"text", r"summaries.csv: .*none named summary_token"),
         (QUESTIONS, b"d1,train", b"d7,train", r"qaps.csv: line 2: .*found 'd7'"),
         (QUESTIONS, b"d1,train", b" ,train", r"qaps.csv: line 2: .*empty field"),
         (QUESTIONS, b"d2,valid", b"d2,dev", r"qaps.csv: line 3: .*train, valid, test, found 'dev'"),

@@ -22,9 +22,8 @@ def read(tmp_path):
 
 
 def test_ids_are_lines(read):
-    questions, _ = read(
-        {"question": "who", "answer": ["Ada"]}, "", {"question": "x", "answer": ["y"]}
-    )
+    lines = {"question": "who", "answer": ["Ada"]}, "", {"question": "x", "answer": ["y"]}
+    questions, _ = read(*lines)
     assert questions == [
         OpenQuestion("NQ-open.dev#1", "who", ("Ada",)),
         OpenQuestion("NQ-open.dev#3", "x", ("y",)),

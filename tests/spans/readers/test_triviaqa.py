@@ -270,26 +270,21 @@ QURAN = {
     "NormalizedValue": "qur an",
     "NormalizedAliases": ["about holy quran", "qur an", "quran"],
 }
+# Both with the value first.
+FORMS = ("qur an", "about holy quran", "quran")
+ALIASES = ("Qur'an", "About holy quran", "Qur'an")
 
 
 @pytest.mark.parametrize(
     ("changes", "golds", "answers"),
     [
-        (
-            {"HumanAnswers": ["the book"]},
-            ("qur an", "about holy quran", "quran", "the book"),
-            ("Qur'an", "About holy quran", "Qur'an", "the book"),
-        ),
+        ({"HumanAnswers": ["the book"]}, (*FORMS, "the book"), (*ALIASES, "the book")),
         (  # a value that is not among the accepted answers is not made one
             {"Value": "Koran", "NormalizedValue": "koran"},
             ("about holy quran", "qur an", "quran"),
             ("About holy quran", "Qur'an", "Qur'an"),
         ),
-        (
-            {"Aliases": []},
-            ("qur an", "about holy quran", "quran"),
-            ("qur an", "about holy quran", "quran"),
-        ),
+        ({"Aliases": []}, FORMS, FORMS),
     ],
 )
 def test_the_value_of_an_answer_is_its_first_gold(read, tmp_path, changes, golds, answers):
