@@ -43,11 +43,8 @@ def test_documents_in_a_file_of_any_name_and_layout(task, bert, tmp_path, capsys
         assert split.meta["sources"]["layout"] == layout
         if layout == "rows":
             [question] = split.questions.values()
-            assert (question.id, question.golds, question.num_solutions) == (
-                "mine-0",
-                ("Ada",),
-                2 if task == "spans" else 3,
-            )
+            assert (question.id, question.golds) == ("mine-0", ("Ada",))
+            assert question.num_solutions == (2 if task == "spans" else 3)
             said = capsys.readouterr().out
             assert "answer not in the documents: 1 (mine-1: 'Eva')\n    check its spell" in said
     lacking = fails(commands(task), capsys, *command[:2], files["rows"], *command[3:4], "x", *flags)
@@ -87,9 +84,6 @@ def test_a_build_of_own_files_is_found_again_wherever_they_lie(task, files, tmp_
     assert printed[0] == printed[1] == printed[2] and LEFT_OUT[task] in printed[0]
     build = open_build(tmp_path / "built")
     assert build.kind == task and set(build.meta["splits"]) == {"train", "dev"}
-    assert build.meta["options"]["columns"] == dict.fromkeys(
-        ("id", "question", "answer", "text", "table")
-    )
     assert [x.id for x in build.examples("train")][0] == f"{task}-0"
     file.write_text(file.read_text().replace("Who", "Which one"))
     call(commands(task), *flags, "--train", file)

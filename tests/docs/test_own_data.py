@@ -25,9 +25,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
     """A folder in which the page was followed with a tiny encoder, and what was printed."""
-    folder = shutil.copytree(
-        DOCS / "examples" / "own", tmp_path_factory.mktemp("own") / "own", copy_function=shutil.copy
-    )
+    folder = shutil.copytree(DOCS / "examples" / "own", tmp_path_factory.mktemp("own") / "own")
     encoder = write_checkpoint(folder / "bert", positions=512, layers=3)
     environment = {"ENCODER": str(encoder), "STEPS": "8"}
     return folder, run_shell("own_data.md", folder, environment), environment

@@ -1,6 +1,5 @@
 """The commands for WikiSQL, from official files to an answer, on a tiny stand-in."""
 
-import csv
 import dataclasses
 import functools
 import itertools
@@ -91,37 +90,6 @@ def test_everything_after_building_works_from_answers_alone(root, tmp_path):
     assert dict(one.tables) == dict(other.tables)
     for mine, theirs in zip(one.questions, other.questions, strict=True):
         np.testing.assert_array_equal(mine.queries, theirs.queries)
-
-
-def test_right_answers_on_tables_of_ones_own_are_counted_right(root, tmp_path, capsys):
-    """Whatever the run answers, written as a person writes it in CSV."""
-    evaluate = ["evaluate", "--run-dir", root / "run", "--num-devices", 1]
-    call(*evaluate, *data(root), "--predictions", tmp_path / "found.json")
-    split = QuerySplit(root / "built", "train")
-    (tmp_path / "tables").mkdir()
-    rows = [["question", "table", "answer", "id"]]
-    for row, question in zip(
-        json.loads((tmp_path / "found.json").read_text()), split.questions, strict=True
-    ):
-        table = split.tables[question.table_id]
-        cells = [[*table.header], *([str(cell).upper() for cell in r] for r in table.rows)]
-        write_csv(tmp_path / "tables" / f"{table.id}.csv", cells)
-        if row["result"] and None not in row["result"]:
-            answer = "|".join(f" {cell}".upper() for cell in row["result"])
-            rows.append([row["question"], f"{table.id}.csv", answer, row["id"]])
-    write_csv(tmp_path / "dev.csv", rows)
-    call("prepare", "--layout", "csv", "--folder", tmp_path, "--out", tmp_path / "built")
-    built = QuerySplit(tmp_path / "built", "dev")
-    assert len(built.questions) == len(rows) - 1 > NUM_TABLES
-    capsys.readouterr()
-    call(*evaluate, "--data", tmp_path / "built", "--official", tmp_path / "official")
-    assert commands.evaluation(capsys.readouterr().out)["scores"]["accuracy"] == 100
-    assert len((tmp_path / "official").read_text().splitlines()) == len(built.questions)
-
-
-def write_csv(file, rows):
-    with open(file, "w", encoding="utf-8", newline="") as out:
-        csv.writer(out).writerows(rows)
 
 
 def test_first_only_may_train_on_a_drawn_query(root):
