@@ -101,7 +101,7 @@ def test_z_is_shown_to_people(root, capsys):
         shown[name] = capsys.readouterr().out.splitlines()
     assert shown["triviaqa"][:5] == [
         "q0  Who lives in Oslo?",
-        "  answer: ada",
+        "  answer: Ada",
         "  [0]  ...[Ada] saw Dov. Ada lives in O...               wikipedia/0.txt, 0-3",
         "  [1]  ...Ada saw Dov. [Ada] lives in Oslo. Dov met ...  wikipedia/0.txt, 13-16",
         "  ... and 1 more",
