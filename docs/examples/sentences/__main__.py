@@ -11,7 +11,7 @@ from docs.examples.sentences.config import FORMAT
 from experiments.inspect.__main__ import Inspect
 from hardem_jax import find_spans
 from hardem_jax.cli.command import run_command
-from hardem_jax.data.exclusions import ExclusionCounts, reasons
+from hardem_jax.data.exclusions import ExclusionCounts, reasons, size_summary, sizes
 from hardem_jax.data.files import new_folder, write_json
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.prepared import NOT_IN_DOCUMENTS, determined_by
@@ -52,7 +52,8 @@ class Prepare:
             lines = "".join(json.dumps(question) + "\n" for question in kept)
             (folder / "questions.jsonl").write_text(lines, encoding="utf-8")
             write_json(folder / "meta.json", meta)
-        print(f"{len(kept):>9}  questions\n{skips}")
+        size = size_summary([len(question["solutions"]) for question in kept])
+        print(f"{len(kept):>9}  questions\n{sizes(size)}\n{skips}")
 
 
 def solve(example: ReadingExample) -> dict:
