@@ -178,6 +178,12 @@ def test_a_missing_package_is_one_line_that_names_its_extra():
     assert last == f"hardem_jax.errors.MissingPackageError: {line}"
 
 
+def test_the_installed_command_names_the_extra_that_it_lacks():
+    run = run_python(hiding("tyro") + "from hardem_jax.__main__ import main; main()")
+    needed = "error: tyro: not installed (pip install '.[train]' in a checkout)\n"
+    assert (run.returncode, run.stderr) == (1, needed)
+
+
 def test_a_command_names_the_extra_that_it_lacks():
     code = hiding("bm25s") + "sys.argv[1:] = ['index', '--help']\n"
     run = run_python(code + "runpy.run_module('experiments.retrieve', run_name='__main__')")

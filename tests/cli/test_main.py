@@ -14,9 +14,11 @@ from tests.test_registry import installed as installed  # noqa: PLC0414, a fixtu
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_wheel_has_the_command():
+def test_the_wheel_has_the_command(monkeypatch, capsys):
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert EntryPoint("hardem", scripts["hardem"], "console_scripts").load() is main
+    monkeypatch.setattr("sys.argv", ["hardem", "--version"])
+    EntryPoint("hardem", scripts["hardem"], "console_scripts").load()()
+    assert capsys.readouterr().out == f"hardem_jax {__version__}\n"
 
 
 def test_help_names_every_task_and_every_command_in_a_line(installed, capsys):
