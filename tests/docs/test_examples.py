@@ -83,7 +83,7 @@ def test_the_new_data_set_trains_and_evaluates(tmp_path):
     variables = {"QUESTIONS": str(file), "ENCODER": str(encoder), "STEPS": "2"}
     # The official script of SQuAD 2.0 is not ours to bring along.
     printed = run_shell("new_data_set.md", tmp_path, variables, leave_out="evaluate-v2")
-    assert "32  questions with a mention" in printed and "mine: 32 questions" in printed
+    assert "32  questions with a mention" in printed and "mine: % of 32 questions" in printed
     # Eight of the file and one more: answered by "no", by "unknown", by a name.
     assert printed.count("9  questions with a mention") == 3
     assert list((tmp_path / "runs" / "mine").glob("scores-mine-*.json"))
