@@ -96,29 +96,46 @@ class PredictCommand(abc.ABC):
                 with _notes():
                     answers = reader.answer(question, source, top=self.top)
             except InputError as error:
-                problem = f"{', '.join(names)}: {str(error).removeprefix('documents: ')}"
+                answers = f"{', '.join(names)}: {str(error).removeprefix('documents: ')}"
                 if self.question is not None:
-                    raise InputError(problem) from error
-                console.print(printable(problem), markup=False)  # the next question may be another
-                continue
+                    raise InputError(answers) from error
             self._show({"question": question}, answers, names, console)
 
     def _run_rows(self, file: Path, console: Console) -> None:
         found = list(read_rows(file, self.columns, self.ABOUT, with_answers=False))
         reader = self.reader(batch_size=8)
         for first in range(0, len(found), _TOGETHER):
-            rows = [row for _, row in found[first : first + _TOGETHER]]
-            with _notes():
-                pairs = [(row["question"], self.of_row(row)) for row in rows]
-                answered = reader.answer_all(pairs, top=self.top)
-            for row, answers in zip(rows, answered, strict=True):
+            some = found[first : first + _TOGETHER]
+            try:
+                answered = self._ask(reader, *(row for _, row in some))
+            except InputError:  # one cannot be asked, which is no reason to lose the others
+                answered = [self._ask_alone(reader, *each) for each in some]
+            for (_, row), answers in zip(some, answered, strict=True):
                 if not self.json:
                     console.print(printable(row["question"]), markup=False)
                 self._show({"id": row["id"], "question": row["question"]}, answers, (), console)
 
+    def _ask(self, reader: Any, *rows: Mapping[str, Any]) -> list[Any]:
+        with _notes():
+            pairs = [(row["question"], self.of_row(row)) for row in rows]
+            return reader.answer_all(pairs, top=self.top)
+
+    def _ask_alone(self, reader: Any, place: str, row: Mapping[str, Any]) -> Any:
+        try:
+            return self._ask(reader, row)[0]
+        except InputError as error:
+            return f"{place} ({row['id']}): {error}"
+
     def _show(
         self, asked: dict[str, str], answers: Any, names: Sequence[str], console: Console
     ) -> None:
+        """Prints the answers to a question, or why it cannot be asked."""
+        if isinstance(answers, str):
+            if self.json:
+                print(json.dumps({**asked, "answers": [], "error": answers}), flush=True)
+            else:
+                console.print(printable(answers), markup=False)
+            return
         if self.json:
             shown = [answer.as_json(names) for answer in answers]
             print(json.dumps({**asked, "answers": shown}), flush=True)

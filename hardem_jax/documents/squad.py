@@ -140,8 +140,11 @@ def read_squad_rows(
     """
     rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
     for number, raw in enumerate(raw_rows(file)):
-        if columns == USUAL and isinstance(raw.values.get("answers"), dict):
-            yield from _row_example(raw.values, number, raw.place, rules)
+        values = raw.values
+        if columns == USUAL and isinstance(values.get("answers"), dict) and "context" in values:
+            if values.get("id") in (None, ""):
+                values = values | {"id": raw.name}
+            yield from _row_example(values, number, raw.place, rules)
             continue
         row = as_row(raw, columns, "text", with_answers=require_answers)
         row["answers"] = [{"text": text} for text in row["answers"]]

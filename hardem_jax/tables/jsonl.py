@@ -65,7 +65,8 @@ def read_table_questions(
                 raise InputError(f"{place}: expected one table {table.id!r}, found a second one")
             continue
         record = _record(raw, columns)
-        if (name := record.get("table")) is not None:
+        asked = str(record.get("question") or "").strip()
+        if asked and (name := record.get("table")) is not None:
             if name not in tables:
                 tables[name] = _read_file(Path(path).parent / "tables", name, place)
             record["table_id"] = name
@@ -87,9 +88,8 @@ def _record(raw: RawRow, columns: Columns) -> dict[str, Any]:
     if isinstance(values := record.get("values"), str):
         record["values"] = values.split("|")
     if "table_id" not in record:
-        record["table"] = check_kind(
-            record.get("table", ""), str, f"{raw.place}: expected 'table' to be"
-        )
+        place = f"{raw.place}: expected 'table' to be"
+        record["table"] = check_kind(record.get("table", ""), str, place).strip()
     return record | {"answer": answer_values(raw, columns, required=raw.is_csv)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +104,10 @@ def _added(value: Any, tables: dict[str, Table]) -> Table:
 
 
 def as_table(value: Any) -> Table:
-    """A table of its CSV file's path, a pandas DataFrame, or rows whose first has the names.
+    """A table of its CSV file's path, a pandas DataFrame, rows whose first has the names, or dicts.
 
     Raises:
-        InputError: it has no columns, or the file holds no table.
+        InputError: it is none of these, has no columns, or the file holds no table.
 
     Example:
         >>> as_table([["player", "goals"], ["Ann", 3], ["Bo", "5"]]).types
@@ -120,12 +120,23 @@ def as_table(value: Any) -> Table:
     else:
         if hasattr(value, "itertuples"):  # a DataFrame
             value = [list(value.columns), *value.itertuples(index=False)]
-        header, *rows = ([_cell(cell) for cell in row] for row in value)
-        table = make_table("table", header, rows)
+        rows = list(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else []
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            names = list(rows[0])
+            rows = [names, *([row.get(name) for name in names] for row in rows)]
+        if not rows or any(isinstance(x, str) or not isinstance(x, Iterable) for x in rows):
+            expected = "expected the path of a CSV file, a DataFrame, or rows"
+            raise InputError(f"table: {expected}, found {type(value).__name__} {value!r:.40}")
+        header, *cells = ([_cell(cell) for cell in row] for row in rows)
+        table = make_table("table", header, cells)
     if not table.header:
         raise InputError(f"{table.id}: expected columns to select from, found none")
     return table
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None or value != value else str(value)  # NaN is missing
+    try:
+        missing = value is None or bool(value != value)  # NaN
+    except (TypeError, ValueError):  # pandas' NA neither equals itself nor differs
+        missing = True
+    return "" if missing else str(value)

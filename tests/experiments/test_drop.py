@@ -199,14 +199,18 @@ def test_a_piped_question_without_numbers_does_not_end_the_others(
 def test_questions_of_a_file_are_answered_about_their_own_passages(root, tmp_path, capsys):
     file = tmp_path / "mine.csv"
     other = "Cy ran 7 yards. Then Bo ran 9 yards."
-    file.write_text(f"passage,question\n{PASSAGE},How many more?\n{other},How many?\n")
+    nothing = "Nobody ran.,How many?"  # which costs the others nothing
+    file.write_text(f"passage,question\n{PASSAGE},How many more?\n{nothing}\n{other},How many?\n")
     capsys.readouterr()
     call("predict", "--run-dir", root / "run", "--questions", file, "--json", "--top", 2)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["id"], line["question"]) for line in lines] == [
         ("mine-0", "How many more?"),
         ("mine-1", "How many?"),
+        ("mine-2", "How many?"),
     ]
+    refused = lines.pop(1)
+    assert refused["answers"] == [] and "line 3 (mine-1): expected numbers" in refused["error"]
     asked = NumberReader.from_run(root / "run")
     for line, passage in zip(lines, (PASSAGE, other), strict=True):
         alone = asked.answer(line["question"], passage, top=2)

@@ -250,5 +250,11 @@ def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
     with pytest.raises(InputError, match=f"item 0 of .data.: expected a column.*{found}"):
         rows(tmp_path, official)
     without = {key: value for key, value in row().items() if key != "context"}
-    with pytest.raises(InputError, match="line 2: expected 'question' and 'context', .*'title'"):
+    with pytest.raises(InputError, match="line 2: expected a column 'text' or .*'title'"):
         rows(tmp_path, row(), without)
+
+
+def test_rows_without_an_id_are_called_after_the_file(tmp_path):
+    nameless = {name: value for name, value in row().items() if name != "id"}
+    found, _ = rows(tmp_path, nameless, row(id=None), {**nameless, "text": nameless["context"]})
+    assert [example.id for example in found] == ["rows-0", "rows-1", "rows-2"]
