@@ -38,7 +38,7 @@ class RunConfig:
         found = self._content.get("task")
         if found != task:
             # Encoders and exported readers have such a file, too.
-            advice = "; use the same command of its own data set"
+            advice = f"; use the same command of `hardem {found}`, or of its data set"
             found = f"a run of {found}{advice}" if isinstance(found, str) else "no run"
             raise InputError(f"{self.place}: expected a run of {task}, found {found}")
         self.folder = folder
