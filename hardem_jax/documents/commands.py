@@ -51,10 +51,11 @@ class PrepareFile(PrepareCommand):
     def of_files(
         cls, files: Mapping[str, Path], out: Path, encoder: str, **flags: Any
     ) -> tuple[dict[str, Any], int]:
-        """Prepares these files; fields of ``train`` with the data, and the windows in training."""
+        """Prepares files if ``out`` lacks them; fields of ``train``, and windows in training."""
         for split, file in files.items():
-            own: Any = {"split": split, "file": file, "out": out / split}
-            cls(tokenizer=encoder, force=True, **own, **flags).run()
+            own: Any = {"split": split, "file": file, "out": out / split, "tokenizer": encoder}
+            if not own["out"].exists():
+                cls(**own, **flags).run()
         counts = read_meta(out / "train", format=cls.FORMAT)["counts"]
         return {"data": (out / "train",), "dev": out / "dev"}, counts["windows with a mention"]
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import json
+import numbers
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from hardem_jax.data.files import write_text
+from hardem_jax.data.files import make_out, write_text
+from hardem_jax.data.rows import USUAL, Columns, column_of
 from hardem_jax.errors import InputError, nearest
+from hardem_jax.locks import locked
 from hardem_jax.objectives import HardEM
 from hardem_jax.registry import task_module
 
@@ -29,7 +35,7 @@ def rows_of(examples: Any) -> list[dict[str, Any]]:
         if not isinstance(row, Mapping):
             found = type(row).__name__
             raise InputError(f"example {number}: expected a mapping, such as a dict, found {found}")
-    return [dict(row) for row in rows]
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def train_on(
@@ -48,38 +54,80 @@ def train_on(
     if unknown := sorted(flags.keys() - known):
         expected = f"expected one of {', '.join(sorted(known))}"
         raise InputError(f"{unknown[0]}: {expected}{nearest(unknown[0], known)}")
-    files = {split: out / "examples" / f"{split}.jsonl" for split in lines}
-    for split, file in files.items():
-        write_lines(file, lines[split])
+    for name, value in flags.items():
+        kind, found = type(fields[name].default), type(value)
+        if dataclasses.is_dataclass(kind) and not dataclasses.is_dataclass(found):
+            raise InputError(f"{name}: expected a {kind.__name__}, found {found.__name__}")
+    if num_steps is not None and not isinstance(num_steps, numbers.Integral):
+        raise InputError(f"num_steps: expected a whole number, found {num_steps}")
+    texts = {name: json_lines(rows, flags.get("columns", USUAL)) for name, rows in lines.items()}
     own = {field.name for field in dataclasses.fields(prepare)}
-    folders, count = prepare.of_files(
-        files, out / "prepared", os.fspath(encoder), **{k: x for k, x in flags.items() if k in own}
-    )
+    options = {name: value for name, value in flags.items() if name in own}
     chosen = {name: flags.get(name, fields[name].default) for name in ("model", "batches", "loop")}
-    if "batches" not in flags:
-        devices = flags.get("num_devices") or jax.device_count()
-        size = min(chosen["batches"].batch_size, count)
-        size = size // devices * devices or size  # equal parts
-        chosen["batches"] = dataclasses.replace(chosen["batches"], batch_size=size)
-    if num_steps is None and "loop" not in flags:
-        num_steps = max(200, 2 * count // chosen["batches"].batch_size)
-    if num_steps is not None:
-        often = {"num_steps": num_steps, "eval_every": max(1, num_steps // 4)}
-        chosen["loop"] = dataclasses.replace(chosen["loop"], **often)
-    chosen["model"] = dataclasses.replace(chosen["model"], encoder=os.fspath(encoder))
-    objective = HardEM(tau=chosen["loop"].num_steps / 2)
-    rest = {name: value for name, value in flags.items() if name not in own}
-    train(out=out, **folders, **{"objective": objective} | rest | chosen).run()
+    content = repr((texts, os.fspath(encoder), sorted(options.items())))
+    with _data_folder(out, hashlib.sha256(content.encode()).hexdigest()[:16]) as folder:
+        files = {split: folder / "examples" / f"{split}.jsonl" for split in texts}
+        (folder / "examples").mkdir(parents=True, exist_ok=True)
+        for split, file in files.items():
+            if not file.exists() or file.read_text("utf-8") != texts[split]:
+                write_text(file, texts[split])
+        folders, count = prepare.of_files(files, folder, os.fspath(encoder), **options)
+        if "batches" not in flags:
+            devices = flags.get("num_devices") or jax.device_count()
+            size = min(chosen["batches"].batch_size, count)
+            size = size // devices * devices or size  # equal parts
+            chosen["batches"] = dataclasses.replace(chosen["batches"], batch_size=size)
+        if num_steps is None and "loop" not in flags:
+            num_steps = max(200, 2 * count // chosen["batches"].batch_size)
+        if num_steps is not None:
+            often = {"num_steps": int(num_steps), "eval_every": max(1, int(num_steps) // 4)}
+            chosen["loop"] = dataclasses.replace(chosen["loop"], **often)
+        chosen["model"] = dataclasses.replace(chosen["model"], encoder=os.fspath(encoder))
+        objective = HardEM(tau=chosen["loop"].num_steps / 2)
+        rest = {name: value for name, value in flags.items() if name not in own}
+        train(out=out, **folders, **{"objective": objective} | rest | chosen).run()
 
 
-def write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a JSON file of these lines."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, "".join(f"{json.dumps(line, default=_plain)}\n" for line in lines))
+@contextlib.contextmanager
+def _data_folder(out: Path, digest: str) -> Iterator[Path]:
+    """The folder of data with this digest, which nobody else changes meanwhile.
+
+    Each content has its own, and it is removed after an error unless the run in ``out`` names it,
+    so that a call that is refused changes nothing of that run.
+    """
+    folder = make_out(out / "prepared") / digest
+    with locked(folder.parent):
+        try:
+            yield folder
+        except Exception:
+            config = out / "config.json"
+            if not os.path.isfile(config) or digest not in config.read_text("utf-8"):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]], columns: Columns = USUAL) -> str:
+    """A JSON file of these rows, without values that JSON cannot hold and nothing reads."""
+    text = ""
+    for row in rows:
+        line = []
+        for key, value in row.items():
+            try:
+                line.append(f"{json.dumps(key)}: {json.dumps(value, default=_plain)}")
+            except (TypeError, ValueError) as error:
+                roles = dataclasses.asdict(USUAL)
+                used = {x: column_of(row, x, columns, "", required=False) for x in roles}
+                if key in used.values():
+                    which = f"example {row.get(used['question'])!r}"
+                    raise InputError(f"{which}: {key!r}: {error}") from error
+        text += f"{{{', '.join(line)}}}\n"
+    return text
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's values as Python's, for JSON."""
+    """Values of NumPy and pandas as Python's, for JSON."""
+    if type(value).__name__ in ("NaTType", "NAType"):  # pandas' for missing ones
+        return None
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise InputError(f"examples: expected texts and numbers, found a {type(value).__name__}")
+    raise TypeError(f"expected texts and numbers, found a {type(value).__name__}")

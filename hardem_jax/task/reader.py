@@ -95,7 +95,8 @@ class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
                 "table" (as in `answer`); or a pandas DataFrame or a `datasets.Dataset` of these
                 columns. ``columns=Columns(answer="reply")`` names others.
             encoder: Hugging Face name or folder of the pretrained encoder to start from.
-            out: folder of the run.
+            out: folder of the run; its data are in ``prepared/*``. A call that is refused leaves
+                them, and the run, as they were.
             dev: examples to evaluate on; None takes every tenth of ``examples`` away for this.
             num_steps: of training; None for two passes over the examples, but at least 200 steps.
                 MML fades into hard EM over the first half of them.

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas
 import pytest
 
@@ -10,9 +11,10 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.rows import Columns
 from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError
+from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import MML, FirstOnly
 from hardem_jax.tables.jsonl import read_table_questions
-from hardem_jax.task.own import rows_of, write_lines
+from hardem_jax.task.own import json_lines, rows_of
 from tests.cli.test_own_data import commands
 from tests.commands import call
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
@@ -23,6 +25,12 @@ DOCUMENTS = [
     for person, place in zip(PEOPLE, PLACES, strict=True)
 ]
 SMALL = {"windows": WindowConfig(max_tokens=32, stride=8, max_question_tokens=8)}
+
+
+def contents(folder):
+    """Every file below a folder, with the time it was last written."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +52,21 @@ def test_examples_that_cannot_be_used_are_told(examples, said, bert, tmp_path):
     with pytest.raises(InputError) as error:
         Reader.from_examples(examples, encoder=bert, out=tmp_path / "run", **SMALL)
     assert said in str(error.value)
+    assert not contents(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"out": __file__}, "test_own.py.*: expected a folder"),
+        ({"num_steps": 2.5}, "num_steps: expected a whole number, found 2.5"),
+        ({"columns": {"answer": "reply"}}, "columns: expected a Columns, found dict"),
+    ],
+)
+def test_flags_of_a_wrong_kind_are_told(flags, said, bert, tmp_path):
+    flags = {"encoder": bert, "dev": DOCUMENTS, "out": tmp_path / "run"} | flags
+    with pytest.raises(InputError, match=said):
+        Reader.from_examples(DOCUMENTS, **flags)
 
 
 def test_a_flag_that_there_is_not_and_a_question_without_a_table_are_told(bert, tmp_path):
@@ -56,6 +79,18 @@ def test_a_flag_that_there_is_not_and_a_question_without_a_table_are_told(bert, 
 
 def test_rows_are_those_of_a_list_a_frame_or_whatever_yields_them():
     assert rows_of(pandas.DataFrame(DOCUMENTS)) == rows_of(iter(DOCUMENTS)) == DOCUMENTS
+
+
+def test_what_json_cannot_hold_is_left_out_or_told_if_it_is_needed():
+    day = pandas.Timestamp("2026-01-02")
+    row = {"question": "Who?", "seen": day, "n": np.int64(3), "text": pandas.NA}
+    text = json_lines([row | {"answer": x} for x in (["Ann", pandas.NaT], pandas.NaT)])
+    kept = {"question": "Who?", "n": 3, "text": None}
+    answers = (["Ann", None], None)
+    assert [*map(json.loads, text.splitlines())] == [kept | {"answer": x} for x in answers]
+    for columns, name in ((Columns(), "answer"), (Columns(answer="seen"), "seen")):
+        with pytest.raises(InputError, match=f"example 'Who.': '{name}': expected .* a Timestamp"):
+            json_lines([row | {"answer": [day]}], columns)
 
 
 @pytest.mark.slow
@@ -72,10 +107,23 @@ def test_documents_become_a_reader_that_the_commands_read(bert, tmp_path, capsys
     assert "run had already ended at step 2" in "".join(capsys.readouterr())
     asked = DOCUMENTS[0]["question"], DOCUMENTS[0]["text"]
     assert again.answer(*asked) == reader.answer(*asked)
-    dev = tmp_path / "run" / "prepared" / "dev"
+    [dev] = (tmp_path / "run" / "prepared").glob("*/dev")
     call(commands("spans"), "evaluate", "--run-dir", tmp_path / "run", "--data", dev)
-    with pytest.raises(InputError, match="objective"):
-        Reader.from_examples(examples, **options | {"objective": FirstOnly()})
+    other = write_checkpoint(tmp_path / "other", positions=512, layers=1)
+    refused = [
+        ({"objective": FirstOnly()}, "objective"),
+        ({"dev": examples[:4]}, "dev"),
+        ({"dev": examples.drop(columns="reply")}, "expected a column 'reply'"),
+        ({"encoder": other}, "encoder"),
+    ]
+    files = contents(tmp_path / "run")
+    for flags, said in refused:
+        with pytest.raises(InputError, match=said):
+            Reader.from_examples(examples, **options | flags)
+        assert contents(tmp_path / "run") == files
+    with locked(tmp_path / "run"), pytest.raises(InUse):  # another process trains
+        Reader.from_examples(examples[1:], **options)
+    assert contents(tmp_path / "run") == files
 
 
 def test_a_table_is_a_file_a_frame_or_a_list(tmp_path):
@@ -85,7 +133,8 @@ def test_a_table_is_a_file_a_frame_or_a_list(tmp_path):
     rows = [["who", "n"], ["Ada", 7], ["Bo", None]]
     asked = [{"question": "Who?", "answer": "Ada", "table": x} for x in (file, frame, rows, rows)]
     other = {"question": "Who?", "answer": "Cy", "table": [["who", "n"], ["Cy", 1]]}
-    write_lines(tmp_path / "train.jsonl", TableReader._lines([*asked, other], "table"))
+    lines = json_lines(TableReader._lines([*asked, other], "table"))
+    (tmp_path / "train.jsonl").write_text(lines)
     found = list(read_table_questions(tmp_path / "train.jsonl", skips=ExclusionCounts()))
     assert [question.answer for question in found] == [("Ada",)] * 4 + [("Cy",)]
     ada = (("Ada", 7.0), ("Bo", None))
