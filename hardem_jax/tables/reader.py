@@ -128,6 +128,8 @@ def as_table(value: Any) -> Table:
             expected = "expected the path of a CSV file, a DataFrame, or rows"
             raise InputError(f"table: {expected}, found {type(value).__name__} {value!r:.40}")
         header, *cells = ([_cell(cell) for cell in row] for row in rows)
+        if longer := next((row for row in cells if len(row) > len(header)), None):
+            raise InputError(f"table: expected at most {len(header)} cells, found {longer!r:.80}")
         table = make_table("table", header, cells)
     if not table.header:
         raise InputError(f"{table.id}: expected columns to select from, found none")

@@ -21,3 +21,8 @@ def test_rows_records_and_frames_are_the_same_table(value):
 def test_what_is_no_table_is_refused(value):
     with pytest.raises(InputError, match="table: expected the path of a CSV file, a DataFrame"):
         as_table(value)
+
+
+def test_a_row_with_more_cells_than_there_are_names_is_refused():
+    with pytest.raises(InputError, match="expected at most 2 cells, found .*'Cy', '3', '4'"):
+        as_table([*ROWS, ["Cy", 3, 4]])
