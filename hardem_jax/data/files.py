@@ -170,8 +170,11 @@ _KINDS = {
     "best": "a run",
     "last": "a run",
     "config.json": "an encoder, an exported reader or a run without checkpoints",
-    "**/build.json": "a build, which commands of numbers and tables take, and `experiments.build "
-    "prepare`",
+    # A folder of builds has them this deep; a search of all that lies below may take minutes.
+    **dict.fromkeys(
+        ("build.json", "*/build.json", "*/*/build.json", "*/*/*/build.json"),
+        "a build, which commands of numbers and tables take, and `experiments.build prepare`",
+    ),
 }
 
 
