@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.documents.squad import read_squad_layout, read_squad_rows
 from hardem_jax.equations.readers import read_drop
 from hardem_jax.errors import InputError
 from hardem_jax.queries.readers import read_wikisql
 from hardem_jax.spans.readers.dpr import read_contexts
 from hardem_jax.spans.readers.open_questions import read_nq_open
-from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 from hardem_jax.spans.readers.triviaqa import read_triviaqa
 from hardem_jax.tables.jsonl import read_table_questions
 

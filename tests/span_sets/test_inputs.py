@@ -11,10 +11,10 @@ from hardem_jax.data.records import RecordSource, RecordWriter
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.mentions import MAX_COUNT, alias_forms, count_taggings
+from hardem_jax.documents.squad import read_squad_layout
 from hardem_jax.documents.windows import WINDOWS, WindowConfig, make_windows
 from hardem_jax.errors import InputError
 from hardem_jax.span_sets.inputs import pad_taggings, taggings_of, tokens_of, words_of
-from hardem_jax.spans.readers.squad import read_squad_layout
 from tests.tiny import roberta_tokenizer
 
 WIDE = WindowConfig(max_tokens=512)

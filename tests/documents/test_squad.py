@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.documents.squad import read_squad_layout, read_squad_rows
 from hardem_jax.errors import InputError
-from hardem_jax.spans.readers.squad import read_squad_layout, read_squad_rows
 
 CONTEXT = "Rømer met Ole in Rome. Rome fell."
 
