@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any, ClassVar
 
 import jax
@@ -13,10 +12,10 @@ from jax.typing import DTypeLike
 
 from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
-from hardem_jax.encoders.ops.attention import Implementation, allowed_kernels
+from hardem_jax.encoders.ops import post_norm
+from hardem_jax.encoders.ops.attention import Implementation
 from hardem_jax.encoders.ops.fused import ACTIVATIONS, dropout, dropout_seeds
 from hardem_jax.encoders.weights import Architecture, WeightTable, dense, embedding, layer_norm
-from hardem_jax.placement import platform_of
 
 # Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
 INIT_STDDEV = 0.02
@@ -161,8 +160,6 @@ class BertLayer(SelfAttention):
 
     def _with_kernels(self, inputs, where, segments, keys) -> tuple[jax.Array, ...]:
         """The same for a GPU: inputs of query, key, value and residual come and go apart."""
-        from hardem_jax.encoders.ops import post_norm
-
         config = self.config
         *inputs, residual = inputs
         projections = (self.query, self.key, self.value)
@@ -183,8 +180,6 @@ class BertLayer(SelfAttention):
         )
 
     def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times) -> Any:
-        from hardem_jax.encoders.ops import post_norm
-
         rate = 0.0 if key is None else rate
         seeds = dropout_seeds(key) if key is not None and rate else jnp.zeros(2, jnp.uint32)
         return post_norm.dense_norm(
@@ -237,20 +232,8 @@ class Bert(Encoder):
 
 def _layer_kernels(x: jax.Array) -> bool:
     """Whether `ops.post_norm` is to compute a layer of activations `x`, [..., D]."""
-    allowed = allowed_kernels()
     known = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 4
-    if allowed == "none" or not known or x.shape[-1] > _WIDEST:
-        return False
-    if allowed == "interpreted":
-        return True
-    if platform_of(x) != "gpu":
-        return False
-    from hardem_jax.encoders.ops import post_norm  # which only GPUs need
-
-    if (fault := post_norm.fault()) is not None:
-        # Python shows a warning of one text and place once.
-        warnings.warn(f"layers are computed without kernels of their own: {fault}", stacklevel=1)
-    return fault is None
+    return known and x.shape[-1] <= _WIDEST and post_norm.kernels_compute("layers", x)
 
 
 def _weights(linear: Linear) -> tuple[jax.Array, jax.Array]:

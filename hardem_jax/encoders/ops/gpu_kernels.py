@@ -18,6 +18,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from hardem_jax.encoders.ops.attention import allowed_kernels
 from hardem_jax.encoders.ops.fused import drop_rows
 
 
@@ -39,17 +40,16 @@ SUMS = Tiling(rows=8, columns=256, warps=8, programs=704)
 
 
 def norm(
+    first: jax.Array | np.uint32,
     residual: jax.Array,
     x: jax.Array,
     offset: jax.Array,
     scale: jax.Array,
     bias: jax.Array,
     seeds: jax.Array,
-    first: jax.Array | np.uint32,
     *,
     rate: float,
     eps: float,
-    interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """LayerNorm(residual + dropout(x + offset)) of [N, D], and what its gradient needs.
 
@@ -84,27 +84,20 @@ def norm(
     like_x = jax.ShapeDtypeStruct(x.shape, x.dtype)
     statistic = jax.ShapeDtypeStruct((num_rows,), jnp.float32)
     outputs = (like_x, like_x, statistic, statistic)
-    run = grid.launch(kernel, "norm_forward", (grid.num_tiles,), outputs, interpret)
+    run = launch(kernel, "norm_forward", (grid.num_tiles,), outputs, FORWARD.warps)
     return run(residual, x, offset, scale, bias, seeds, jnp.asarray(first))
 
 
 def norm_gradient(
-    grads: tuple[jax.Array, ...],
-    added: jax.Array,
-    scale: jax.Array,
-    means: jax.Array,
-    inverses: jax.Array,
-    seeds: jax.Array,
-    first: jax.Array | np.uint32,
-    *,
-    rate: float,
-    interpret: bool = False,
+    first: jax.Array | np.uint32, *arrays: jax.Array, rate: float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The gradient of `norm`; `grads` of its output, one or several, are added up.
+    """The gradient of `norm`, from those of its output, one or several, which are added up, and
+    from sum, means, reciprocal deviations, scale and seeds.
 
     Returns the gradients of residual and x (one array twice without dropout), and the column sums
     of each program, float32 [P, 3, D]: the gradients of scale, bias and offset.
     """
+    *grads, added, means, inverses, scale, seeds = arrays
     num_rows, width = added.shape
     grid = _Grid(num_rows, width, BACKWARD)
     programs, repeats = grid.programs()
@@ -144,12 +137,12 @@ def norm_gradient(
     like_x = jax.ShapeDtypeStruct(added.shape, added.dtype)
     downs = [like_x] * (2 if rate else 1)
     outputs = (*downs, jax.ShapeDtypeStruct((programs, 3, width), jnp.float32))
-    run = grid.launch(kernel, "norm_backward", (programs,), outputs, interpret)
+    run = launch(kernel, "norm_backward", (programs,), outputs, BACKWARD.warps)
     *downs, sums = run(*grads, added, scale, means, inverses, seeds, jnp.asarray(first))
     return downs[0], downs[-1], sums
 
 
-def gelu(x: jax.Array, offset: jax.Array, *, interpret: bool = False) -> jax.Array:
+def gelu(x: jax.Array, offset: jax.Array) -> jax.Array:
     """u Phi(u), where u = x + offset, of [N, F] and float32 [F]; XLA's takes twice as long."""
     num_rows, width = x.shape
     grid = _Grid(num_rows, width, ACTIVATION)
@@ -161,19 +154,13 @@ def gelu(x: jax.Array, offset: jax.Array, *, interpret: bool = False) -> jax.Arr
         tile.store(out, value * _normal(value)[0])
 
     outputs = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    run = grid.launch(
-        kernel, "gelu_forward", (grid.num_tiles, len(grid.columns())), outputs, interpret
+    run = launch(
+        kernel, "gelu_forward", (grid.num_tiles, len(grid.columns())), outputs, ACTIVATION.warps
     )
     return run(x, offset)
 
 
-def gelu_gradient(
-    x: jax.Array,
-    offset: jax.Array,
-    grad: jax.Array,
-    *,
-    interpret: bool = False,
-) -> tuple[jax.Array, jax.Array]:
+def gelu_gradient(x: jax.Array, grad: jax.Array, offset: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The gradient of `gelu` in x, [N, F], and its column sums, float32 [P, F]."""
     num_rows, width = x.shape
     grid = _Grid(num_rows, width, GELU)
@@ -199,12 +186,12 @@ def gelu_gradient(
         jax.ShapeDtypeStruct(x.shape, x.dtype),
         jax.ShapeDtypeStruct((programs, width), jnp.float32),
     )
-    run = grid.launch(kernel, "gelu_backward", (len(grid.columns()), programs), outputs, interpret)
+    run = launch(kernel, "gelu_backward", (len(grid.columns()), programs), outputs, GELU.warps)
     down, sums = run(x, offset, grad)
     return down, sums
 
 
-def column_sums(arrays: tuple[jax.Array, ...], *, interpret: bool = False) -> jax.Array:
+def column_sums(*arrays: jax.Array) -> jax.Array:
     """Column sums of K arrays [N, D] of one shape in one kernel: float32 [P, K, D]."""
     num_rows, width = arrays[0].shape
     grid = _Grid(num_rows, width, SUMS)
@@ -225,8 +212,20 @@ def column_sums(arrays: tuple[jax.Array, ...], *, interpret: bool = False) -> ja
             columns.store(sums, (program, jnp.int32(place)), total.sum(axis=0))
 
     outputs = jax.ShapeDtypeStruct((programs, len(arrays), width), jnp.float32)
-    run = grid.launch(kernel, "column_sums", (len(grid.columns()), programs), outputs, interpret)
+    run = launch(kernel, "column_sums", (len(grid.columns()), programs), outputs, SUMS.warps)
     return run(*arrays)
+
+
+def launch(kernel, name: str, programs: tuple[int, ...], outputs: Any, warps: int) -> Any:
+    """The function that runs a kernel."""
+    return pl.pallas_call(
+        kernel,
+        out_shape=outputs,
+        grid=programs,
+        interpret=allowed_kernels() == "interpreted",
+        compiler_params=triton.CompilerParams(num_warps=warps),
+        name=name,
+    )
 
 
 def _row_sums(parts: list[jax.Array]) -> jax.Array:
@@ -260,42 +259,34 @@ class _Grid(NamedTuple):
         repeats = pl.cdiv(self.num_tiles, self.tiling.programs)
         return pl.cdiv(self.num_tiles, repeats), repeats
 
-    def columns(self) -> list[_Columns]:
+    def columns(self) -> list[Columns]:
         count = pl.cdiv(self.num_columns, self.width)
         masked = count * self.width > self.num_columns
         if not masked:
-            return [_Columns(self.width, None, index * self.width) for index in range(count)]
+            return [Columns(self.width, None, index * self.width) for index in range(count)]
         # Arrays, not numbers: JAX refuses a slice that it knows to reach beyond the end.
         firsts = [jnp.int32(index * self.width) for index in range(count)]
-        return [_Columns(self.width, self.num_columns, first) for first in firsts]
+        return [Columns(self.width, self.num_columns, first) for first in firsts]
 
-    def launch(self, kernel, name: str, programs, outputs, interpret: bool) -> Any:
-        return pl.pallas_call(
-            kernel,
-            out_shape=outputs,
-            grid=programs,
-            interpret=interpret,
-            compiler_params=triton.CompilerParams(num_warps=self.tiling.warps),
-            name=name,
-        )
-
-    def rows(self, index) -> _Rows:
+    def rows(self, index) -> Rows:
         # The last program's last tiles may lie beyond the end.
         _, repeats = self.programs()
         programs = pl.cdiv(self.num_tiles, repeats)
         masked = programs * repeats * self.tiling.rows > self.num_rows
-        return _Rows(self.tiling.rows, self.num_rows if masked else None, index * self.tiling.rows)
+        return Rows(self.tiling.rows, self.num_rows if masked else None, index * self.tiling.rows)
 
-    def tile(self, rows: _Rows, columns: _Columns) -> _Tile:
-        return _Tile(rows, columns, self.num_columns)
+    def tile(self, rows: Rows, columns: Columns) -> Tile:
+        return Tile(rows, columns, self.num_columns)
 
 
-class _Columns(NamedTuple):
+class Columns(NamedTuple):
+    """A load of columns; those at `end` and beyond are zeros, and not stored."""
+
     count: int
     end: int | None
     first: jax.Array | int
 
-    def from_(self, index) -> _Columns:
+    def from_(self, index) -> Columns:
         return self._replace(first=index * self.count)
 
     @property
@@ -310,35 +301,35 @@ class _Columns(NamedTuple):
     def range(self):
         return pl.ds(self.first, self.count)
 
-    def load(self, ref):
-        """[D] -> [1, count]."""
-        return _load(ref, self.range, self.where)[None]
+    def load(self, ref, *place):
+        """[..., D] at an index into all axes but the last -> [1, count]."""
+        return _load(ref, (*place, self.range), self.where)[None]
 
     def store(self, ref, place, values):
         """[count] -> [..., D] at an index into all axes but the last."""
         triton.store(ref.at[(*place, self.range)], values, mask=self.where)
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     count: int
     end: int | None
     first: jax.Array
 
-    numbers = _Columns.numbers
-    where = _Columns.where
-    range = _Columns.range
+    numbers = Columns.numbers
+    where = Columns.where
+    range = Columns.range
 
-    def load(self, ref):
-        """[N] -> [count, 1]."""
-        return _load(ref, self.range, self.where)[:, None]
+    def load(self, ref, *place):
+        """[N, ...] at an index into all axes but the first -> [count, 1]."""
+        return _load(ref, (self.range, *place), self.where)[:, None]
 
     def store(self, ref, values):
         triton.store(ref.at[self.range], values[:, 0], mask=self.where)
 
 
-class _Tile(NamedTuple):
-    rows: _Rows
-    columns: _Columns
+class Tile(NamedTuple):
+    rows: Rows
+    columns: Columns
     num_columns: int
 
     @property
@@ -353,11 +344,13 @@ class _Tile(NamedTuple):
         """Zero outside of the array."""
         return values if self.where is None else jnp.where(self.where, values, 0.0)
 
-    def load(self, ref):
-        return _load(ref, (self.rows.range, self.columns.range), self._mask).astype(jnp.float32)
+    def load(self, ref, *place):
+        """[N, ..., D] at an index into all axes between them -> float32 [rows, columns]."""
+        place = self.rows.range, *place, self.columns.range
+        return _load(ref, place, self._mask).astype(jnp.float32)
 
-    def store(self, ref, values):
-        place = ref.at[self.rows.range, self.columns.range]
+    def store(self, ref, values, *place):
+        place = ref.at[(self.rows.range, *place, self.columns.range)]
         triton.store(place, values.astype(ref.dtype), mask=self._mask)
 
     @property

@@ -10,6 +10,7 @@ them: their gradients then arrive apart, and are added up inside the next kernel
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 
 from hardem_jax.encoders.ops import fused
 from hardem_jax.encoders.ops.attention import allowed_kernels
-from hardem_jax.placement import on_own_rows
+from hardem_jax.placement import on_own_rows, platform_of
 
 
 def _kernels() -> Any:
@@ -27,8 +28,14 @@ def _kernels() -> Any:
     return gpu_kernels
 
 
-def _interpreted() -> bool:
-    return allowed_kernels() == "interpreted"
+def kernels_compute(what: str, x: jax.Array) -> bool:
+    """Whether kernels for GPUs compute `what`, of `x`; warns where they should but cannot."""
+    if allowed_kernels() != "here" or platform_of(x) != "gpu":
+        return allowed_kernels() == "interpreted"
+    if (reason := fault()) is not None:
+        # Python shows a warning of one text and place once.
+        warnings.warn(f"{what} are computed without kernels of their own: {reason}", stacklevel=1)
+    return reason is None
 
 
 @functools.cache
@@ -73,11 +80,7 @@ def dense_norm(
 
 def _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, times):
     y = fused.linear(x, kernel, None)
-
-    def compute(first, residual, y, bias, scale, shift, seeds):
-        sizes = {"rate": rate, "eps": eps, "interpret": _interpreted()}
-        return _kernels().norm(residual, y, bias, scale, shift, seeds, first, **sizes)
-
+    compute = functools.partial(_kernels().norm, rate=rate, eps=eps)
     rows, shared = (residual, y), (bias, scale, shift, seeds)
     out, *saved = on_own_rows(compute, *rows, shared=shared, with_first=True)
     return (out,) * times, (x, kernel, scale, seeds, *saved)
@@ -86,21 +89,7 @@ def _dense_norm_fwd(residual, x, kernel, bias, scale, shift, seeds, rate, eps, t
 def _dense_norm_bwd(rate, eps, times, saved, grads):
     del eps, times
     x, kernel, scale, seeds, added, means, inverses = saved
-
-    def compute(first, *arrays):
-        *grads, added, means, inverses, scale, seeds = arrays
-        return _kernels().norm_gradient(
-            tuple(grads),
-            added,
-            scale,
-            means,
-            inverses,
-            seeds,
-            first,
-            rate=rate,
-            interpret=_interpreted(),
-        )
-
+    compute = functools.partial(_kernels().norm_gradient, rate=rate)
     rows = (*grads, added, means, inverses)
     found = on_own_rows(compute, *rows, shared=(scale, seeds), with_first=True)
     grad_residual, grad_y, sums = found
@@ -120,20 +109,12 @@ def dense_gelu(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 
 def _dense_gelu_fwd(x, kernel, bias):
     y = fused.linear(x, kernel, None)
-
-    def compute(y, bias):
-        return _kernels().gelu(y, bias, interpret=_interpreted())
-
-    return on_own_rows(compute, y, shared=(bias,)), (x, kernel, bias, y)
+    return on_own_rows(_kernels().gelu, y, shared=(bias,)), (x, kernel, bias, y)
 
 
 def _dense_gelu_bwd(saved, grad):
     x, kernel, bias, y = saved
-
-    def compute(y, grad, bias):
-        return _kernels().gelu_gradient(y, bias, grad, interpret=_interpreted())
-
-    grad_y, sums = on_own_rows(compute, y, grad, shared=(bias,))
+    grad_y, sums = on_own_rows(_kernels().gelu_gradient, y, grad, shared=(bias,))
     grad_x, grad_kernel, _ = fused.linear_gradient((x, kernel, None), grad_y)
     return grad_x, grad_kernel, sums.sum(axis=0)
 
@@ -155,10 +136,7 @@ def _dense_each_fwd(inputs, kernels, biases):
 
 
 def _dense_each_bwd(saved, grads):
-    def compute(*grads):
-        return _kernels().column_sums(grads, interpret=_interpreted())
-
-    sums = on_own_rows(compute, *grads).sum(axis=0)
+    sums = on_own_rows(_kernels().column_sums, *grads).sum(axis=0)
     each = zip(*saved, grads, strict=True)
     parts = [fused.linear_gradient((x, kernel, None), grad) for x, kernel, grad in each]
     grad_inputs, grad_kernels, _ = zip(*parts, strict=True)

@@ -148,10 +148,11 @@ def test_dense_each(dtype):
         assert error(mine, theirs) < TOLERANCE[dtype]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_gelu_gradient_far_from_zero():
     x = jnp.linspace(-12, 12, 4096).reshape(32, 128)
     zero = jnp.zeros(128)
-    found, _ = gpu_kernels.gelu_gradient(x, zero, jnp.ones_like(x), interpret=True)
+    found, _ = gpu_kernels.gelu_gradient(x, jnp.ones_like(x), zero)
     expected = jax.vmap(jax.vmap(jax.grad(fused.gelu)))(x)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=5e-7)
 
@@ -210,7 +211,7 @@ def test_nor_for_widths_and_dtypes_that_they_do_not_take():
 
 
 def test_what_a_gpu_cannot_compile_is_left_to_xla_with_a_warning(monkeypatch):
-    monkeypatch.setattr(bert, "platform_of", lambda x: "gpu")
+    monkeypatch.setattr(post_norm, "platform_of", lambda x: "gpu")
     monkeypatch.setattr(post_norm, "fault", lambda: "no Triton")
     with pytest.warns(UserWarning, match="without kernels of their own: no Triton"):
         assert not bert._layer_kernels(jnp.ones((2, 8)))
