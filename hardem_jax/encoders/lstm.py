@@ -2,6 +2,7 @@
 
 SQLova has twelve. Run one after the other they are twelve loops over time of small products; here
 those that read the same text are one loop, whose products are batched over modules and directions.
+On a GPU the loop is one kernel each way (`ops.lstm_kernels`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hardem_jax.encoders.ops.fused import dropout, linear
+from hardem_jax.encoders.ops.fused import GATES, activate, dropout, grow, grow_gradient, linear
+from hardem_jax.encoders.ops.post_norm import kernels_compute
 
 _DIRECTIONS = 2
-_GATES = 4  # input, forget, cell, output
+# Columns of a state that kernels take: their weights fill a third of what a multiprocessor holds.
+_WIDEST = 64
 
 
 class BiLSTMs(nnx.Module):
@@ -44,10 +47,10 @@ class BiLSTMs(nnx.Module):
             return nnx.Param(values)
 
         each = (num_lstms, _DIRECTIONS)
-        self.kernel = param(inputs, *each, _GATES * hidden)
-        self.deeper = nnx.List(param(*each, size, _GATES * hidden) for _ in range(num_layers - 1))
-        self.recurrent = nnx.List(param(*each, hidden, _GATES * hidden) for _ in range(num_layers))
-        self.bias = nnx.List(param(*each, _GATES * hidden) for _ in range(num_layers))
+        self.kernel = param(inputs, *each, GATES * hidden)
+        self.deeper = nnx.List(param(*each, size, GATES * hidden) for _ in range(num_layers - 1))
+        self.recurrent = nnx.List(param(*each, hidden, GATES * hidden) for _ in range(num_layers))
+        self.bias = nnx.List(param(*each, GATES * hidden) for _ in range(num_layers))
         self.dropout = dropout
 
     def project(self, x: jax.Array) -> jax.Array:
@@ -74,6 +77,13 @@ class BiLSTMs(nnx.Module):
         `projected` is ``[B, T, M, 2, 4h]``, see `project`; `where` ``[B, T]`` has real positions
         first; `initial` are hidden and cell states ``[L, M, 2, B, h]``, zeros by default.
         """
+        if initial is None:
+            layers, hidden = len(self.recurrent), projected.shape[-1] // GATES
+            zeros = jnp.zeros((layers, *projected.shape[2:4], len(where), hidden), projected.dtype)
+            initial = zeros, zeros
+        small = projected.shape[-1] <= GATES * _WIDEST and projected.dtype == jnp.float32
+        if small and kernels_compute("LSTMs", projected):
+            return self._with_kernels(projected, where, initial, rngs)
         real = _both_ways(jnp.stack([where.T, where.T], axis=1)[:, None])[:, 0]  # [T, 2, B]
         gates = jnp.transpose(projected, (1, 2, 3, 0, 4))  # [T, M, 2, B, 4h]
         x = self._layer(0, gates, real, initial)
@@ -87,13 +97,30 @@ class BiLSTMs(nnx.Module):
     def _layer(self, layer: int, gates, real, initial) -> jax.Array:
         """``[T, M, 2, B, 4h]`` -> ``[T, M, B, 2h]``."""
         gates = _both_ways(gates + self.bias[layer][...][None, :, :, None])
-        if initial is None:
-            zeros = jnp.zeros((*gates.shape[1:-1], gates.shape[-1] // _GATES), gates.dtype)
-            state = zeros, zeros
-        else:
-            state = initial[0][layer], initial[1][layer]
+        state = initial[0][layer], initial[1][layer]
         outputs = _both_ways(_run(gates, self.recurrent[layer][...], real, state))
         return jnp.concatenate([outputs[:, :, 0], outputs[:, :, 1]], axis=-1)
+
+    def _with_kernels(self, x, where, initial, rngs) -> jax.Array:
+        """The same for a GPU, with axes B, T, M, ... throughout, so that XLA transposes nothing."""
+        from hardem_jax.encoders.ops import lstm_kernels
+
+        rows, steps, lstms, _, width = x.shape
+        for layer, recurrent in enumerate(self.recurrent):
+            if layer:
+                if rngs is not None:  # of the same elements as in the loop
+                    x = dropout(jnp.moveaxis(x, 0, 2), self.dropout, rngs.dropout())
+                    x = jnp.moveaxis(x, 2, 0)
+                kernel = jnp.moveaxis(self.deeper[layer - 1][...], 1, 2)  # [M, 2h, 2, 4h]
+                size = x.shape[2:]
+                x = jnp.einsum("nmi,mig->nmg", x.reshape(-1, *size), kernel.reshape(*size, -1))
+            each = lstms * _DIRECTIONS, GATES, width // GATES
+            x, bias = x.reshape(rows, steps, *each), self.bias[layer][...].reshape(each)
+            recurrent = jnp.moveaxis(recurrent[...], 2, 0).reshape(-1, *each)
+            states = (jnp.moveaxis(s[layer], 2, 0).reshape(rows, each[0], -1) for s in initial)
+            x = lstm_kernels.run(x, bias, recurrent, where.astype(x.dtype), *states)
+            x = x.reshape(rows, steps, lstms, -1)
+        return jnp.moveaxis(x, 2, 0)
 
 
 def last_output(x: jax.Array, where: jax.Array) -> jax.Array:
@@ -119,9 +146,7 @@ def _run_fwd(gates, recurrent, real, state):
     def step(state, now):
         (hidden, cell), (gate, real) = state, now
         gate = gate + jnp.einsum("mdbh,mdhg->mdbg", hidden, recurrent)
-        take, forget, new, give = _activate(gate)
-        grown = forget * cell + take * new
-        output = give * jnp.tanh(grown)
+        grown, output = grow(activate(*jnp.split(gate, GATES, axis=-1)), cell)
         kept = real[None, ..., None]
         after = jnp.where(kept, output, hidden), jnp.where(kept, grown, cell)
         return after, (jnp.where(kept, output, 0.0), gate, state)
@@ -135,24 +160,14 @@ def _run_bwd(saved, grad):
 
     def step(state, now):
         (to_hidden, to_cell), (to_output, gate, real, cell) = state, now
-        take, forget, new, give = _activate(gate)
-        grown = jnp.tanh(forget * cell + take * new)
-        to_output = to_output + to_hidden
-        to_grown = to_cell + to_output * give * (1 - grown**2)
-        to_gate = jnp.concatenate(
-            [
-                to_grown * new * take * (1 - take),
-                to_grown * cell * forget * (1 - forget),
-                to_grown * take * (1 - new**2),
-                to_output * grown * give * (1 - give),
-            ],
-            axis=-1,
-        )
+        active = activate(*jnp.split(gate, GATES, axis=-1))
+        found, before = grow_gradient(active, cell, to_output + to_hidden, to_cell)
+        to_gate = jnp.concatenate(found, axis=-1)
         kept = real[None, ..., None]
         to_gate = jnp.where(kept, to_gate, 0.0)
-        before = jnp.einsum("mdbg,mdhg->mdbh", to_gate, recurrent)
-        to_hidden = jnp.where(kept, before, to_hidden)
-        return (to_hidden, jnp.where(kept, to_grown * forget, to_cell)), to_gate
+        to_before = jnp.einsum("mdbg,mdhg->mdbh", to_gate, recurrent)
+        to_hidden = jnp.where(kept, to_before, to_hidden)
+        return (to_hidden, jnp.where(kept, before, to_cell)), to_gate
 
     last = jnp.zeros_like(hiddens[0]), jnp.zeros_like(cells[0])
     to_state, to_gates = jax.lax.scan(step, last, (grad, gates, real, cells), reverse=True)
@@ -161,11 +176,6 @@ def _run_bwd(saved, grad):
 
 
 _run.defvjp(_run_fwd, _run_bwd)
-
-
-def _activate(gates: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    take, forget, new, give = jnp.split(gates, _GATES, axis=-1)
-    return jax.nn.sigmoid(take), jax.nn.sigmoid(forget), jnp.tanh(new), jax.nn.sigmoid(give)
 
 
 def _both_ways(x: jax.Array) -> jax.Array:

@@ -10,6 +10,8 @@ from flax import nnx
 
 from hardem_jax.encoders import lstm
 from hardem_jax.encoders.lstm import BiLSTMs, last_output
+from hardem_jax.encoders.ops import attention
+from hardem_jax.training.mesh import data_mesh, place_batch
 from tests.encoders.modules import drawn
 
 M, B, T, INPUTS, SIZE, LAYERS = 3, 2, 5, 6, 4, 2
@@ -17,8 +19,8 @@ LENGTHS = np.array([3, 5])
 WHERE = np.arange(T)[None] < LENGTHS[:, None]
 
 
-def make(layers):
-    return drawn(lambda: BiLSTMs(M, INPUTS, SIZE, num_layers=layers, dropout=0.5, rngs=nnx.Rngs(0)))
+def make(layers, size=SIZE):
+    return drawn(lambda: BiLSTMs(M, INPUTS, size, num_layers=layers, dropout=0.5, rngs=nnx.Rngs(0)))
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +119,38 @@ def test_dropout_is_between_layers_only(lstms, x):
     assert np.any(one != other)
     read = reader(make(1))
     np.testing.assert_array_equal(read(jax.random.key(0)), read(None))
+
+
+@pytest.mark.slow
+# Tiles that rows and columns do not fill: one, and two on each of several devices.
+@pytest.mark.parametrize(("rows", "size", "devices"), [(5, 100, 1), (34, 14, 2)])
+def test_kernels_compute_the_same_with_the_same_dropout(rows, size, devices):
+    graphdef, params = nnx.split(make(LAYERS, size))
+    rng = np.random.default_rng(0)
+    shapes = (rows, T, INPUTS), (2, LAYERS, M, 2, rows, size // 2), (M, rows, T, size)
+    x, states, weights = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    batch = {"x": x, "where": np.arange(T) < rng.integers(T + 1, size=(rows, 1))}
+
+    def compute(num_devices):
+        def loss(params, states, batch):
+            lstms, rngs = nnx.merge(graphdef, params), nnx.Rngs(dropout=jax.random.key(0))
+            gates = lstms.project(batch["x"])
+            outputs = lstms(gates, batch["where"], initial=tuple(states), rngs=rngs)
+            return (outputs * weights).sum(), outputs
+
+        compiled = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
+        return compiled(params, states, place_batch(batch, data_mesh(num_devices)))
+
+    expected = compute(1)
+    with attention.interpreted():
+        found = compute(devices)
+    for mine, theirs in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        mine, theirs = np.asarray(mine), np.asarray(theirs)
+        assert 0 < np.linalg.norm(mine - theirs) < 1e-6 * np.linalg.norm(theirs)
+
+
+def test_wide_states_are_left_to_the_loop():
+    lstms = nnx.eval_shape(lambda: make(1, 130))
+    gates, where = jnp.ones((2, 3, M, 2, 4 * 65)), jnp.ones((2, 3), bool)
+    with attention.interpreted():
+        assert "pallas_call" not in str(jax.make_jaxpr(lambda x: x(gates, where))(lstms))

@@ -58,9 +58,9 @@ def test_collectives_are_counted_once_with_their_bytes():
     }
 
 
-def compiled_in_a_process(out, *flags):
-    """What the command says of the reader's step, in a process without the tests' devices."""
-    command = [sys.executable, "-m", "experiments.benchmark.compiled", "--tasks", "spans"]
+def compiled_in_a_process(out, *flags, task="spans"):
+    """What the command says of a step, in a process without the tests' devices."""
+    command = [sys.executable, "-m", "experiments.benchmark.compiled", "--tasks", task]
     command += ["--attention-dropout", "0", "--out", str(out), *flags]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
@@ -130,10 +130,22 @@ def test_kernels_are_counted_by_kind_with_their_bytes():
 
 
 @pytest.mark.slow
-def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
-    """By kind, from the steps of two and of four layers."""
+def test_lstms_on_a_gpu_are_a_kernel_each_way_and_not_one_a_step(tmp_path):
+    skip_without_cuda()
+    flags = ("--topologies", "h200", "--rows", "4", "--layers", "2")
+    found = compiled_in_a_process(tmp_path / "out.json", *flags, task="queries")["by_kind"]
+    assert 0 < sum(count for count, _ in found.values()) <= 600  # 3,841 if every step has its own
+
+
+def skip_without_cuda():
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         pytest.skip("compiling for GPUs needs JAX's plugin for CUDA (pip install 'jax[cuda13]')")
+
+
+@pytest.mark.slow
+def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
+    """By kind, from the steps of two and of four layers."""
+    skip_without_cuda()
     flags = ("--topologies", "h200", "--rows", "64", "--layers")
     two, four = (compiled_in_a_process(tmp_path / "out.json", *flags, n) for n in ("2", "4"))
     # Forwards and backwards.

@@ -26,6 +26,7 @@ import numpy as np
 # Added to the scores of masked keys: low enough that exp gives exactly 0 next to any real score,
 # finite so that a row without a real key gives no NaN.
 MASK = -1e9
+GATES = 4  # of an LSTM: input, forget, cell, output
 _RANGE = 2**32
 
 
@@ -230,6 +231,32 @@ def _layer_norm_bwd(eps, saved, grad):
 
 
 layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)
+
+
+def activate(take, forget, new, give) -> tuple[jax.Array, ...]:
+    """The gates of an LSTM, from what they are functions of."""
+    return jax.nn.sigmoid(take), jax.nn.sigmoid(forget), jnp.tanh(new), jax.nn.sigmoid(give)
+
+
+def grow(gates, cell) -> tuple[jax.Array, jax.Array]:
+    """The next cell state of an LSTM, and its output."""
+    take, forget, new, give = gates
+    grown = forget * cell + take * new
+    return grown, give * jnp.tanh(grown)
+
+
+def grow_gradient(gates, cell, to_output, to_grown) -> tuple[list[jax.Array], jax.Array]:
+    """That of `grow` in what `activate` was given, and in the cell state."""
+    take, forget, new, give = gates
+    grown = jnp.tanh(forget * cell + take * new)
+    to_grown = to_grown + to_output * give * (1 - grown**2)
+    to_gates = [
+        to_grown * new * take * (1 - take),
+        to_grown * cell * forget * (1 - forget),
+        to_grown * take * (1 - new**2),
+        to_output * grown * give * (1 - give),
+    ]
+    return to_gates, to_grown * forget
 
 
 def gelu(x: jax.Array) -> jax.Array:
