@@ -31,6 +31,7 @@ from hardem_jax.encoders.config import ValueUnits
 from hardem_jax.encoders.layers import dense
 from hardem_jax.encoders.lstm import BiLSTMs, last_output
 from hardem_jax.errors import InputError
+from hardem_jax.placement import platform_of
 from hardem_jax.queries.distribution import QueryDistribution
 
 Array = jax.Array
@@ -261,6 +262,9 @@ class SpanHead(nnx.Module):
         column_term = self.context(context) @ to_hidden[0] + self.header(header) @ to_hidden[1]
         operator_term = self.operator(jnp.eye(NUM_OPERATORS)) @ to_hidden[2]
         word_term = words @ to_hidden[3]
+        if platform_of(words) == "gpu":
+            given = column_term[:, :, None] + operator_term[None, None]
+            return self._in_few_passes(given, word_term)
         hidden = jnp.tanh(
             column_term[:, :, None, None]
             + operator_term[None, None, :, None]
@@ -268,6 +272,17 @@ class SpanHead(nnx.Module):
         )
         scores = self.output(hidden)
         return scores[..., 0], scores[..., 1]
+
+    def _in_few_passes(self, given: Array, word: Array) -> tuple[Array, Array]:
+        """The same for a GPU, from terms ``[B, C, O, h]`` and ``[B, W, h]``: XLA fuses sums, but no
+        product of two columns, with what they read, and so their gradients."""
+        # Without the barrier XLA sums gradients of columns and of operators each over all words.
+        given = jax.lax.optimization_barrier(given)
+        hidden = jnp.tanh(given[:, :, :, None] + word[:, None, None])
+        weights = self.output.kernel[...].T.reshape(2, 1, 1, 1, 1, -1)
+        each = zip(weights, jnp.asarray(self.output.bias), strict=True)
+        first, last = (jnp.sum(hidden * weight, axis=-1) + bias for weight, bias in each)
+        return first, last
 
 
 def _take(x: Array, places: Array) -> Array:

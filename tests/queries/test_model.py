@@ -9,8 +9,9 @@ from flax import nnx
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.errors import InputError
 from hardem_jax.losses import mml_loss
+from hardem_jax.queries import model
 from hardem_jax.queries.model import SQLova
-from tests.encoders.modules import drawn
+from tests.encoders.modules import assert_trees_close, drawn
 
 CONFIG = BertConfig(
     vocab_size=30,
@@ -103,6 +104,24 @@ def test_the_last_two_layers_are_read(parser):
     )
     expected = jnp.concatenate([layers[2], layers[1]], axis=-1)
     np.testing.assert_array_equal(parser.encode_tokens(batch, None), expected)
+
+
+def test_values_have_the_same_scores_and_gradients_on_a_gpu(monkeypatch, parser):
+    rng = np.random.default_rng(0)
+    shapes = (2, 3, SIZE), (2, 3, SIZE), (2, 4, SIZE), (2, 2, 3, 3, 4)
+    *inputs, weights = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes)
+    graphdef, params = nnx.split(parser.value)
+
+    def gradients():
+        def loss(params, inputs):
+            scores = jnp.stack(nnx.merge(graphdef, params)(*inputs))
+            return jnp.sum(scores * weights), scores
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))(params, inputs)
+
+    expected = gradients()
+    monkeypatch.setattr(model, "platform_of", lambda x: "gpu")
+    assert_trees_close(gradients(), expected, atol=1e-6)
 
 
 SOFTMAXES = (
