@@ -34,7 +34,15 @@ VARIANTS = {
     "ours, packed": (PACKED, "ours", ""),
     "profile": ({}, "ours", "--xla_gpu_enable_command_buffer="),
     "bert-large, packed": ({**PACKED, "preset": "bert-large"}, "ours", ""),
+    "SQLova": ({}, "queries", ""),
+    "SQLova, LSTMs as loops": ({}, "queries", ""),
 }
+
+
+def lstms_as_loops():
+    from hardem_jax.encoders import lstm
+
+    lstm._WIDEST = 0  # of the states that kernels take
 
 
 def profile(steps, device):
@@ -87,6 +95,8 @@ def main():
         with lock:  # a process begins with the flags of its parent
             os.environ["XLA_FLAGS"] = f"{xla} {VARIANTS[name][2]}".strip()
             worker(workers.libraries)
+        if name.endswith("loops"):
+            worker(lstms_as_loops)
         what = VARIANTS[name][1], settings[name], folder / settings[name].preset
         save(name, **worker.attempt(workers.build, *what), built_s=time.monotonic() - started)
         if "error" not in content[name]:

@@ -34,6 +34,7 @@ def test_every_variant_is_measured_or_says_why_not(tmp_path):
     for name in ("ours", "ours, packed", "bert-large, packed"):
         assert len(found[name]["rounds"]) == 2 and found[name]["ms"] > 0
         assert (found[name]["tflops_real"] < found[name]["tflops_as_if_padded"]) == (name != "ours")
+    assert found["SQLova"]["without_dropout"] == found["SQLova, LSTMs as loops"]["without_dropout"]
     kernels = found["profile"]["kernels"]
     assert any(name.startswith("dot") for name in kernels)
     assert all(ms >= 0 and runs > 0 for ms, runs in kernels.values())
