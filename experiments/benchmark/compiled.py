@@ -111,7 +111,7 @@ class Compiled:
             began = time.perf_counter()
             step = compiled_step(self._setting(task), meshes[name], self.accumulate, attention)
             program = {"task": task, "topology": name, "attention": attention}
-            found = describe(*step, on_gpu=name in GPUS)
+            found = describe(*step, gpu=CHIPS[name] if name in GPUS else None)
             results.append({**program, "compile_s": time.perf_counter() - began, **found})
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": to_json(self), "results": results})
@@ -203,7 +203,7 @@ def compiled_step(
     return compiled, sum(math.prod(x.shape) for x in jax.tree.leaves(params))
 
 
-def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
+def describe(compiled: Any, parameters: int, *, gpu: Chip | None) -> dict[str, Any]:
     """Memory (the most at a time), operations, bytes and collectives of one chip's program.
 
     On TPUs ``flops`` and ``num_bytes`` are what XLA counts (the body of a loop once, which leaves
@@ -217,11 +217,11 @@ def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
     held += memory.temp_size_in_bytes - memory.alias_size_in_bytes
     held += memory.generated_code_size_in_bytes
     text, cost = compiled.as_text(), compiled.cost_analysis()
-    by_kind = kernels_by_kind(text) if on_gpu else {}
+    by_kind = kernels_by_kind(text, gpu) if gpu else {}
     return {
         "parameters": parameters,
         "memory_gib": held / 2**30,
-        "flops": None if on_gpu else cost["flops"],
+        "flops": None if gpu else cost["flops"],
         "num_bytes": total(by_kind).num_bytes if by_kind else cost["bytes accessed"],
         "by_kind": by_kind,
         "collectives": collectives(text),
@@ -238,6 +238,8 @@ _CALLED = re.compile(r"\b(?:calls|to_apply|body|condition)=%?([\w.-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
 _EPILOGUE = re.compile(r'"epilogue":"(\w+)"')  # what a product of cuBLAS computes at its end
+_SUMMED = re.compile(r'"lhs_contracting_dimensions":\["(\d+)"')
+_OWN = re.compile(r'op_name="[^"]*?(\w+)\)*/pallas_call"')
 #: They move nothing: views of other arrays, and the second half of what runs beside other kernels.
 _FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "after-all"}
 _FREE |= {"fusion-done", "copy-done", "async-done", "partition-id"}
@@ -283,13 +285,18 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
 
 
 class Kernels(NamedTuple):
-    """How many kernels, and the bytes that they read and write together."""
+    """How many kernels, the bytes that they read and write together, and a model of their time.
+
+    A kernel takes 2 microseconds and the longer of its bytes and its operations, at the rates that
+    kernels reach on the one card that was profiled (`_REACHED`): a guide, no measurement.
+    """
 
     count: float = 0
     num_bytes: float = 0
+    seconds: float = 0
 
     def __add__(self, other: Kernels) -> Kernels:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Kernels(self.count + other.count, self.num_bytes + other.num_bytes)
+        return Kernels(*map(sum, zip(self, other, strict=True)))
 
 
 def array_bytes(shapes: str) -> int:
@@ -302,17 +309,38 @@ def array_bytes(shapes: str) -> int:
     return found
 
 
-def kernels_by_kind(hlo: str) -> dict[str, Kernels]:
+# Shares of the data sheet's rates of memory, of products and, by cuDNN's attention, of products.
+_REACHED = {"memory": 0.83, "products": 0.63, "attention": 0.35}
+_LAUNCH_S = 2e-6
+
+
+def _operations_s(kind: str, line: str, operands: list[str], result: str, chip: Chip) -> float:
+    """Seconds of the products of cuBLAS and of cuDNN's attention; 0 of all else."""
+    if "matmul" not in kind and "fmha" not in kind:
+        return 0.0
+    dims, (dtype, left) = SHAPE.findall(result)[0][1], SHAPE.findall(operands[0])[0]
+    size = math.prod(map(int, dims.split(",")))
+    if "fmha" in kind:  # of [T, T], two forward and five backward
+        rate, products, summed = "attention", 5 if "Backward" in kind else 2, dims.split(",")[2]
+    else:
+        axis = int(_SUMMED.findall(line)[0])
+        rate, products, summed = "products", 1, left.split(",")[axis]
+    # Products of float32 are computed in TF32, half as fast.
+    share = _REACHED[rate] / (2 if dtype == "f32" else 1)
+    return 2 * products * size * int(summed) / (share * chip.bf16_tflops * 1e12)
+
+
+def kernels_by_kind(hlo: str, chip: Chip) -> dict[str, Kernels]:
     """Kind of kernel -> how many run in a GPU's program, and the bytes that they read and write.
 
     Kinds are opcodes; of a fusion the name of what it computes, without numbers; of a call of a
-    library, or of a kernel of one's own, the call's target. Operands are counted whole: a fusion
-    that reads a slice of an array is charged for all of it. The body of a loop counts as often as
+    library its target; of a kernel of one's own its name. Operands are counted whole: a fusion that
+    reads a slice of an array is charged for all of it. The body of a loop counts as often as
     it runs, so that bytes of a loop over slices are far too many.
     """
     found: dict[str, Kernels] = {}
     entry, computations = _computations(hlo)
-    _count(entry, 1, computations, found)
+    _count(entry, 1, computations, chip, found)
     return found
 
 
@@ -330,7 +358,11 @@ def _computations(hlo: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _count(
-    name: str, times: int, computations: Mapping[str, list[str]], found: dict[str, Kernels]
+    name: str,
+    times: int,
+    computations: Mapping[str, list[str]],
+    chip: Chip,
+    found: dict[str, Kernels],
 ) -> None:
     shapes: dict[str, str] = {}
     for line in computations[name]:
@@ -342,18 +374,26 @@ def _count(
         if opcode in _CALLS:
             trips = _TRIPS.search(line) if opcode == "while" else None
             for inner in called:
-                _count(inner, times * (int(trips[1]) if trips else 1), computations, found)
+                again = times * (int(trips[1]) if trips else 1)
+                _count(inner, again, computations, chip, found)
         elif opcode not in _FREE:
             target = _TARGET.search(line)
             kind = called[0] if opcode.startswith("fusion") else target[1] if target else opcode
             kind = "product (Triton)" if "gemm_fusion" in kind else re.sub(r"[\d._]+$", "", kind)
+            if own := _OWN.search(line):
+                kind = own[1]
             if epilogue := _EPILOGUE.search(line):
                 kind += f" {epilogue[1]}"
-            operands = _OPERAND.findall(rest.split("), ")[0])
+            operands = [shapes.get(x, "") for x in _OPERAND.findall(rest.split("), ")[0])]
             if opcode.endswith("-start"):  # a tuple of operands, result and scalars of the device
                 shape = shape.removeprefix("((").partition("), ")[2] or shape
-            moved = array_bytes(shape) + sum(array_bytes(shapes.get(x, "")) for x in operands)
-            found[kind] = found.get(kind, Kernels()) + Kernels(times, times * moved)
+            if "matmul" in kind:  # the other is room that cuBLAS may work in
+                shape = shape.partition(", s8[")[0]
+            moved = sum(map(array_bytes, (shape, *operands)))
+            seconds = _operations_s(kind, line, operands, shape, chip)
+            seconds = max(seconds, moved / (_REACHED["memory"] * chip.hbm_gbytes * 1e9))
+            kernel = Kernels(times, times * moved, times * (seconds + _LAUNCH_S))
+            found[kind] = found.get(kind, Kernels()) + kernel
 
 
 def total(kinds: Mapping[str, Kernels]) -> Kernels:
@@ -371,9 +411,11 @@ def row(result: Mapping[str, Any]) -> dict[str, Any]:
         e["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1) for kind, e in entries
     )
     moved = (f"{entry['arrays']} {kind} ({entry['mib']:.1f})" for kind, entry in entries)
+    kernels = total(result["by_kind"])
     return {
         **result,
-        "count": total(result["by_kind"]).count or None,
+        "count": kernels.count or None,
+        "model_ms": kernels.seconds or None,
         "memory_ms": result["num_bytes"] / chip.hbm_gbytes / 1e6,
         "chips": chips,
         "memory": f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
@@ -393,6 +435,7 @@ COLUMNS = {
     "TFLOP": ("flops", 1e-12, 2),
     "GB": ("num_bytes", 1e-9, 1),
     "kernels": ("count", 1, 0),
+    "ms by the model": ("model_ms", 1000, 1),
     "of attention": "called",
     "collectives: arrays (MiB)": "moved",
     "ms at peak": ("peak_ms", 1, 1),

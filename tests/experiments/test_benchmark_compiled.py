@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.benchmark import compiled
-from experiments.benchmark.compiled import Kernels, collectives, kernels_by_kind
+from experiments.benchmark.compiled import Chip, collectives, kernels_by_kind
 from hardem_jax.cli.command import run_command
 from tests.commands import said
 
@@ -107,7 +107,7 @@ ENTRY %main (a: bf16[8], b: bf16[8,8]) -> bf16[8] {
   %a = bf16[8]{0} parameter(0)
   %b = bf16[8,8]{1,0} parameter(1), sharding={replicated}
   %product = (bf16[8]{0}, s8[64]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", \
-backend_config={"gemm_backend_config":{"epilogue":"BIAS"}}
+backend_config={"gemm_backend_config":{"lhs_contracting_dimensions":["0"],"epilogue":"BIAS"}}
   %c = bf16[8]{0} get-tuple-element(%product), index=0
   %sum = bf16[8]{0} fusion(%a, %c), kind=kLoop, calls=%fused_add.2
   %other = bf16[8]{0} fusion(%sum, %c), kind=kLoop, calls=%fused_add.7
@@ -119,14 +119,34 @@ backend_config={"known_trip_count":{"n":"5"}}
 """
 
 
-def test_kernels_are_counted_by_kind_with_their_bytes():
-    assert kernels_by_kind(PROGRAM) == {
-        "__cublas$lt$matmul BIAS": Kernels(1, 16 + 64 + 16 + 128),
-        "fused_add": Kernels(2, 2 * 3 * 16),
-        "fused_slice": Kernels(1, 24 + 4),
-        "fused_multiply": Kernels(5, 5 * 2 * 24),
-        "compare": Kernels(5, 5),
+ATTENTION = """
+ENTRY %main (q: bf16[4,50,6,10]) -> bf16[4,6,50,10] {
+  %q = bf16[4,50,6,10]{3,2,1,0} parameter(0)
+  ROOT %out = (bf16[4,6,50,10]{3,1,2,0}, f32[4,6,50]{2,1,0}) custom-call(%q, %q, %q), \
+custom_call_target="__cudnn$fmhaSoftmaxBackward"
+}
+"""
+
+
+def test_kernels_are_counted_by_kind_with_their_bytes_and_modelled_time():
+    found = kernels_by_kind(
+        PROGRAM, Chip(1, bf16_tflops=1e-6 / 0.63, hbm_gbytes=1e6, link_gbytes=1)
+    )
+    assert {kind: kernels[:2] for kind, kernels in found.items()} == {
+        "__cublas$lt$matmul BIAS": (1, 16 + 16 + 128),  # without the room that cuBLAS works in
+        "fused_add": (2, 2 * 3 * 16),
+        "fused_slice": (1, 24 + 4),
+        "fused_multiply": (5, 5 * 2 * 24),
+        "compare": (5, 5),
     }
+    # 2 x 8 x 8 operations at a million a second; bytes take no time here.
+    assert found["__cublas$lt$matmul BIAS"].seconds == pytest.approx(128e-6 + 2e-6)
+    assert found["fused_multiply"].seconds == pytest.approx(5 * 2e-6)
+    [found] = kernels_by_kind(ATTENTION, Chip(1, 1e-6 / 0.35, 1e6, 1)).values()
+    # Five products of 50 x 50 scores from vectors of 10, for 6 heads of 4 rows.
+    assert found.seconds == pytest.approx(5 * 2 * 4 * 6 * 50 * 50 * 10 / 1e6, rel=1e-3)
+    [slow] = kernels_by_kind(ATTENTION, Chip(1, 1e9, 1e-9 / 0.83, 1)).values()
+    assert slow.seconds == pytest.approx(slow.num_bytes)  # at one byte a second
 
 
 @pytest.mark.slow
@@ -151,9 +171,9 @@ def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
     # Forwards and backwards.
     assert two["kernels"] == {"__cudnn$fmhaSoftmax": 2, "__cudnn$fmhaSoftmaxBackward": 2}
     num_bytes = (four["num_bytes"] - two["num_bytes"]) / 2
-    assert 0 < num_bytes <= 4.3e9
-    layer = Counter({kind: count / 2 for kind, (count, _) in four["by_kind"].items()})
-    layer.subtract({kind: count / 2 for kind, (count, _) in two["by_kind"].items()})
+    assert 0 < num_bytes <= 3.7e9
+    layer = Counter({kind: count / 2 for kind, (count, *_) in four["by_kind"].items()})
+    layer.subtract({kind: count / 2 for kind, (count, *_) in two["by_kind"].items()})
     assert layer.total() <= 60
     # Products are not merged: only squares of small gradients are put together, for the norm, and
     # once for all layers.
@@ -162,7 +182,7 @@ def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
     assert layer["__cublas$lt$matmul BIAS"] == 3
     added = [
         moved - two["by_kind"].get(kind, (0, 0))[1]
-        for kind, (_, moved) in four["by_kind"].items()
+        for kind, (_, moved, _) in four["by_kind"].items()
         if "add" in kind
     ]
     assert sum(added) / 2 < 1e-3 * num_bytes
