@@ -12,8 +12,7 @@ from jax.typing import DTypeLike
 
 from hardem_jax.encoders.base import Encoder, EncoderConfig
 from hardem_jax.encoders.layers import LayerNorm, Linear, SelfAttention
-from hardem_jax.encoders.ops import post_norm
-from hardem_jax.encoders.ops.attention import Implementation
+from hardem_jax.encoders.ops.attention import Implementation, kernels_compute
 from hardem_jax.encoders.ops.fused import ACTIVATIONS, dropout, dropout_seeds
 from hardem_jax.encoders.weights import Architecture, WeightTable, dense, embedding, layer_norm
 
@@ -160,6 +159,8 @@ class BertLayer(SelfAttention):
 
     def _with_kernels(self, inputs, where, segments, keys) -> tuple[jax.Array, ...]:
         """The same for a GPU: inputs of query, key, value and residual come and go apart."""
+        from hardem_jax.encoders.ops import post_norm
+
         config = self.config
         *inputs, residual = inputs
         projections = (self.query, self.key, self.value)
@@ -180,6 +181,8 @@ class BertLayer(SelfAttention):
         )
 
     def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times) -> Any:
+        from hardem_jax.encoders.ops import post_norm
+
         rate = 0.0 if key is None else rate
         seeds = dropout_seeds(key) if key is not None and rate else jnp.zeros(2, jnp.uint32)
         return post_norm.dense_norm(
@@ -233,7 +236,13 @@ class Bert(Encoder):
 def _layer_kernels(x: jax.Array) -> bool:
     """Whether `ops.post_norm` is to compute a layer of activations `x`, [..., D]."""
     known = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 4
-    return known and x.shape[-1] <= _WIDEST and post_norm.kernels_compute("layers", x)
+    return known and x.shape[-1] <= _WIDEST and kernels_compute("layers", x, _fault)
+
+
+def _fault() -> str | None:
+    from hardem_jax.encoders.ops import post_norm  # which only GPUs need
+
+    return post_norm.fault()
 
 
 def _weights(linear: Linear) -> tuple[jax.Array, jax.Array]:

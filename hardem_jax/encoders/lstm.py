@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from hardem_jax.encoders.ops.attention import kernels_compute
 from hardem_jax.encoders.ops.fused import GATES, activate, dropout, grow, grow_gradient, linear
-from hardem_jax.encoders.ops.post_norm import kernels_compute
 
 _DIRECTIONS = 2
 # Columns of a state that kernels take: their weights fill a third of what a multiprocessor holds.
@@ -82,7 +82,7 @@ class BiLSTMs(nnx.Module):
             zeros = jnp.zeros((layers, *projected.shape[2:4], len(where), hidden), projected.dtype)
             initial = zeros, zeros
         small = projected.shape[-1] <= GATES * _WIDEST and projected.dtype == jnp.float32
-        if small and kernels_compute("LSTMs", projected):
+        if small and kernels_compute("LSTMs", projected, _fault):
             return self._with_kernels(projected, where, initial, rngs)
         real = _both_ways(jnp.stack([where.T, where.T], axis=1)[:, None])[:, 0]  # [T, 2, B]
         gates = jnp.transpose(projected, (1, 2, 3, 0, 4))  # [T, M, 2, B, 4h]
@@ -121,6 +121,12 @@ class BiLSTMs(nnx.Module):
             x = lstm_kernels.run(x, bias, recurrent, where.astype(x.dtype), *states)
             x = x.reshape(rows, steps, lstms, -1)
         return jnp.moveaxis(x, 2, 0)
+
+
+def _fault() -> str | None:
+    from hardem_jax.encoders.ops import lstm_kernels  # which only GPUs need
+
+    return lstm_kernels.fault(_WIDEST)
 
 
 def last_output(x: jax.Array, where: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ import contextlib
 import contextvars
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -71,6 +71,26 @@ def _kernels_are(which: str) -> Iterator[None]:
 def allowed_kernels() -> str:
     """Of "here", this platform; "none" inside of `only_xla`; or "interpreted"."""
     return _KERNELS.get()
+
+
+def kernels_compute(what: str, x: jax.Array, fault: Callable[[], str | None]) -> bool:
+    """Whether kernels for GPUs compute `what`, of `x`; warns where there is a `fault`."""
+    if allowed_kernels() != "here" or platform_of(x) != "gpu":
+        return allowed_kernels() == "interpreted"
+    if (reason := fault()) is not None:
+        # Python shows a warning of one text and place once.
+        warnings.warn(f"{what} are computed without kernels of their own: {reason}", stacklevel=1)
+    return reason is None
+
+
+def compile_fault(function: Callable[..., Any], *inputs: Any) -> str | None:
+    """Why a function cannot be compiled for the GPU at hand; `None` if it can, or none is."""
+    if jax.default_backend() == "gpu":
+        try:
+            jax.jit(function).lower(*inputs).compile()
+        except (RuntimeError, NotImplementedError, ValueError, ImportError) as error:
+            return str(error).partition("\n")[0]
+    return None
 
 
 def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:

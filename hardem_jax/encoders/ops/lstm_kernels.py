@@ -8,11 +8,14 @@ says otherwise.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
+from hardem_jax.encoders.ops.attention import compile_fault
 from hardem_jax.encoders.ops.fused import GATES, activate, grow, grow_gradient
 from hardem_jax.encoders.ops.gpu_kernels import Columns, Rows, Tile, launch
 from hardem_jax.placement import on_own_rows
@@ -21,6 +24,19 @@ from hardem_jax.placement import on_own_rows
 _ROWS = 16
 _WARPS = 8
 _EACH = np.arange(GATES, dtype=np.int32)
+
+
+@functools.cache
+def fault(hidden: int) -> str | None:
+    """Why the GPU at hand cannot take states of so many columns: its memory may be too small."""
+
+    def total(*arrays):
+        return run(*arrays).sum()
+
+    shapes = (1, 1, 2, GATES, hidden), (2, GATES, hidden), (hidden, 2, GATES, hidden), (1, 1)
+    shapes += ((1, 2, hidden),) * 2
+    inputs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return compile_fault(jax.grad(total), *inputs)
 
 
 @jax.custom_vjp

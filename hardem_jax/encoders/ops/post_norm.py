@@ -10,15 +10,14 @@ them: their gradients then arrive apart, and are added up inside the next kernel
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from hardem_jax.encoders.ops import fused
-from hardem_jax.encoders.ops.attention import allowed_kernels
-from hardem_jax.placement import on_own_rows, platform_of
+from hardem_jax.encoders.ops.attention import compile_fault
+from hardem_jax.placement import on_own_rows
 
 
 def _kernels() -> Any:
@@ -28,21 +27,9 @@ def _kernels() -> Any:
     return gpu_kernels
 
 
-def kernels_compute(what: str, x: jax.Array) -> bool:
-    """Whether kernels for GPUs compute `what`, of `x`; warns where they should but cannot."""
-    if allowed_kernels() != "here" or platform_of(x) != "gpu":
-        return allowed_kernels() == "interpreted"
-    if (reason := fault()) is not None:
-        # Python shows a warning of one text and place once.
-        warnings.warn(f"{what} are computed without kernels of their own: {reason}", stacklevel=1)
-    return reason is None
-
-
 @functools.cache
 def fault() -> str | None:
     """Why the kernels cannot be compiled on the GPU at hand; `None` if they can, or none is."""
-    if jax.default_backend() != "gpu":
-        return None
 
     def total(x, kernel, row, seeds):
         out: Any = dense_norm(x, x, kernel, row, row, row, seeds, 0.1, 1e-6, 2)
@@ -51,11 +38,7 @@ def fault() -> str | None:
 
     shapes = ((8, 128), jnp.bfloat16), ((128, 128), jnp.float32), ((128,), jnp.float32)
     inputs = [jax.ShapeDtypeStruct(*shape) for shape in (*shapes, ((2,), jnp.uint32))]
-    try:
-        jax.jit(jax.grad(total)).lower(*inputs).compile()
-    except (RuntimeError, NotImplementedError, ValueError, ImportError) as error:
-        return str(error).partition("\n")[0]
-    return None
+    return compile_fault(jax.grad(total), *inputs)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(7, 8, 9))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.encoders import bert
+from hardem_jax.encoders import bert, lstm
 from hardem_jax.encoders.bert import Bert, BertConfig
-from hardem_jax.encoders.ops import attention, fused, gpu_kernels, post_norm
+from hardem_jax.encoders.ops import attention, fused, gpu_kernels, lstm_kernels, post_norm
 from hardem_jax.encoders.ops.fused import drop_and_scale
 
 # Largest relative error of an array, by dtype.
@@ -211,7 +211,18 @@ def test_nor_for_widths_and_dtypes_that_they_do_not_take():
 
 
 def test_what_a_gpu_cannot_compile_is_left_to_xla_with_a_warning(monkeypatch):
-    monkeypatch.setattr(post_norm, "platform_of", lambda x: "gpu")
-    monkeypatch.setattr(post_norm, "fault", lambda: "no Triton")
-    with pytest.warns(UserWarning, match="without kernels of their own: no Triton"):
-        assert not bert._layer_kernels(jnp.ones((2, 8)))
+    monkeypatch.setattr(attention, "platform_of", lambda x: "gpu")
+    for kernels, compute in (
+        (post_norm, lambda: bert._layer_kernels(jnp.ones((2, 8)))),
+        (lstm_kernels, lambda: attention.kernels_compute("LSTMs", jnp.ones(2), lstm._fault)),
+    ):
+        monkeypatch.setattr(kernels, "fault", lambda *sizes: "no Triton")
+        with pytest.warns(UserWarning, match="without kernels of their own: no Triton"):
+            assert not compute()
+
+
+def test_what_a_gpu_cannot_compile_says_why(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert attention.compile_fault(jnp.sin, jnp.ones(2)) is None
+    for kernels in (lambda: lstm_kernels.fault.__wrapped__(16), post_norm.fault.__wrapped__):
+        assert "interpret mode" in (kernels() or "")  # all that a CPU can do with them
