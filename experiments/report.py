@@ -36,10 +36,8 @@ class Report:
             write_json(self._out, {**about, **content})
 
     def write(self, content: Mapping[str, Any], *shown: Any) -> None:
-        """Writes the files, if any, and prints tables, lines and the machine.
-
-        Tables go to the Markdown file, `content` to the JSON, beside ``flags`` and ``machine``.
-        """
+        """Writes the files, if any (tables as Markdown, `content` as JSON), and prints tables,
+        lines and the machine."""
         self.save(content)
         about, out = self._machine, self._out
         if out is not None:
@@ -64,9 +62,7 @@ def table(
     left: int = 1,
 ) -> Table:
     """A table of results by key, a missing one an empty cell; ``left`` columns are aligned left.
-
-    ``columns``: name -> key, or key, factor and digits, see `cell`.
-    """
+    ``columns``: name -> key, or key, factor and digits, see `cell`."""
     drawn = Table(title=title)
     for index, name in enumerate(columns):
         drawn.add_column(name, justify="left" if index < left else "right")
@@ -132,10 +128,8 @@ def machine() -> dict[str, Any]:
 
 
 def print_whole(*shown: Any) -> None:
-    """Prints tables and lines to the terminal, or in 140 columns for a file.
-
-    Columns of a table that do not fit follow in another, beside those that are aligned left.
-    """
+    """Prints tables and lines to the terminal, or in 140 columns for a file; columns that do not
+    fit follow in another table, beside those that are aligned left."""
     console = Console(width=None if Console().is_terminal else 140)
     for item in shown:
         for part in _parts(item, console.width) if isinstance(item, Table) else [item]:

@@ -19,11 +19,9 @@ def mesh_of(*arrays: Any) -> jax.sharding.AbstractMesh | None:
 def on_own_rows(
     function: Callable[..., Any], *arrays: Any, shared: Sequence[Any] = (), with_first: bool = False
 ) -> Any:
-    """`function(*arrays, *shared)` by every device of a mesh on its own rows of the arrays.
-
-    For kernels, which the compiler cannot partition. Arrays and outputs are ``[N, ...]``. With
-    `with_first`, `function` gets the number of its first row before the arrays, uint32.
-    """
+    """`function(*arrays, *shared)` by every device on its own rows of the ``[N, ...]`` arrays, for
+    kernels, which the compiler cannot partition; with `with_first`, after the number, uint32, of
+    its first row."""
 
     def call(first, *inputs):
         return function(first, *inputs) if with_first else function(*inputs)

@@ -43,10 +43,8 @@ _SPACE_FOR_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "â€˜â€
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of a text: W forms, in NFKC and lower case, and their places.
-
-    ``spans`` ``[W, 2]`` int32 are character start and exclusive end of each word.
-    """
+    """The words of a text: W forms, in NFKC and lower case, and ``spans`` ``[W, 2]`` int32,
+    character start and exclusive end."""
 
     text: str
     forms: tuple[str, ...]
@@ -88,11 +86,8 @@ def stands_alone(word: str) -> bool:
 
 
 def search_terms(text: str, *, join: bool = True) -> list[str]:
-    """What a text is searched by: its words in lower case, without accents.
-
-    With ``join``, letters that are words of their own and stand side by side are replaced by the
-    pairs and triples of them, since one letter says little.
-    """
+    """What a text is searched by: its words in lower case, without accents; with ``join``, letters
+    that are words of their own, side by side, as pairs and triples, since one says little."""
     text = text.lower()
     if text.isascii():
         return _ASCII_LETTERS.findall(text)
@@ -220,10 +215,8 @@ def _kinds_of_characters() -> np.ndarray:
 
 @functools.cache
 def _unicode_word(*, negations: bool = True) -> re.Pattern[str]:
-    """A letter or digit, then letters, digits and combining marks, for which `re` has no class.
-
-    A letter that is a word of its own is followed by marks only.
-    """
+    """A letter or digit, then letters, digits and combining marks, for which `re` has no class;
+    after a letter that is a word of its own, marks only."""
     # The planes that hold letters, and the supplementary variation selectors.
     planes = itertools.chain(range(0x20000), range(0xE0100, 0xE01F0))
     marks = "".join(c for c in map(chr, planes) if unicodedata.category(c).startswith("M"))

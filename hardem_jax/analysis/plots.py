@@ -36,11 +36,8 @@ History = Sequence[Mapping[str, float]]
 def learning_curves(
     histories: Mapping[str, Sequence[History]], *, metrics: Mapping[str, str], file: Path
 ) -> None:
-    """Plots each metric (name -> label) against the step: the mean over runs, the range as a band.
-
-    Only steps at which all runs of an objective have the metric are drawn; runs that were stopped
-    early end a curve for all.
-    """
+    """Plots each metric (name -> label) against the step: the mean over runs, the range as a band,
+    at steps that all runs of an objective have (one that stopped early ends the curve for all)."""
     recorded = {name for runs in histories.values() for run in runs for r in run for name in r}
     metrics = {name: label for name, label in metrics.items() if name in recorded}
     if not metrics:
@@ -123,10 +120,8 @@ def difference_maps(
     label: str,
     file: Path,
 ) -> None:
-    """Draws tables of differences as heat maps, with intervals in the cells.
-
-    Colours are centred at 0 and the same in all panels; cells whose interval holds 0 are pale.
-    """
+    """Draws differences as heat maps with intervals in the cells, pale where these hold 0; colours
+    are centred at 0 and the same in all panels."""
     shape = len(rows[1]), len(columns[1])
     figure, grid = plt.subplots(
         1,
@@ -212,10 +207,8 @@ def interval_curves(
 
 
 def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Returns the colour of each name's objective and the number of its variant, from 0.
-
-    "Hard EM, tau 100" is a variant of hard EM; variants differ in dashes or in shade.
-    """
+    """The colour of each name's objective and the number of its variant, from 0, which decides
+    dashes or shade: "Hard EM, tau 100" is a variant of hard EM."""
     variants: dict[str, int] = {}
     colours = dict(COLOURS)
     styles = {}

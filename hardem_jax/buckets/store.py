@@ -32,10 +32,8 @@ class Folder:
         self._by_lines = scheme == "gs"
 
     def listing(self) -> dict[str, tuple[int, str]]:
-        """Name in the folder -> size in bytes and what changes with the content, of every object.
-
-        A single object has the name "".
-        """
+        """Name in the folder ("" for a single object) -> size in bytes and what changes with the
+        content."""
         with self.one_line():
             found = self._files.find(self._root, detail=True)
         names = {}
@@ -84,10 +82,8 @@ class Folder:
             self._files.pipe_file(self._root, content)
 
     def upload(self, files: Mapping[str, Path]) -> None:
-        """Writes objects with the contents of files, several at once.
-
-        A file that has gone by then is left out.
-        """
+        """Writes objects with the contents of files, several at once, without those that have gone
+        by then."""
         contents, large, alone = {}, {}, {}
         for name, file in files.items():
             path = self._path(name)

@@ -95,11 +95,8 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """Creates and locks the empty folder ``<folder>.partial``; removes it at the end.
-
-    To replace ``folder`` the block first moves it to ``old``; it is moved back if that is not
-    completed.
-    """
+    """Creates and locks the empty folder ``<folder>.partial``; removes it at the end. What the
+    block moves to ``old``, to replace ``folder``, is moved back if that is not completed."""
     work = folder.with_name(folder.name + ".partial")
     with writing(folder):
         work.mkdir(parents=True, exist_ok=True)

@@ -64,10 +64,8 @@ _Record = tuple[int, tuple[int, int], bytes]
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """The parts of an example that evaluation needs.
-
-    ``num_solutions`` is |Z| over the windows of the question, each mention counted once.
-    """
+    """The parts of an example that evaluation needs; ``num_solutions`` is |Z| over the windows of
+    the question, each mention counted once."""
 
     id: str
     question: str

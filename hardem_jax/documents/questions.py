@@ -43,10 +43,8 @@ class ReadingQuestions(Questions):
 
     @classmethod
     def open(cls, *folders: Path) -> Self:
-        """The questions of prepared splits, one split after the other.
-
-        `InputError`: one is not there, is damaged, or has another tokenizer or other choices.
-        """
+        """The questions of prepared splits, one after the other. `InputError`: one is not there, is
+        damaged, or has another tokenizer or other choices."""
         splits = [PreparedSplit(folder, format=cls.FORMAT) for folder in folders]
         for split in splits[1:]:
             if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:

@@ -46,12 +46,9 @@ WORDS_FILE, CHARACTERS_FILE = "words.json", "characters.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NumericQuestions(Questions):
-    """Questions answered by calculation.
-
-    `repeated`: id -> the golds of every repetition of a question in the data set; here, it is once.
-    The official evaluator scores its answer against each of them; where a question was left out,
-    each counts 0.
-    """
+    """Questions answered by calculation. ``repeated``: id -> the golds of every repetition of a
+    question, which is here once. The official evaluator scores its answer against each; where a
+    question was left out, each counts 0."""
 
     questions: Sequence[NumericQuestion]
     rules: EquationRules
@@ -239,12 +236,8 @@ def _check_rules(rules: EquationRules) -> None:
 
 
 class NumericSplit(BuiltSplit):
-    """Questions on numbers of a build, see `BuiltSplit`.
-
-    `repeated`: id -> the golds of every repetition of the question in the source file; here, it
-    occurs once. The official evaluator scores its answer against each. Golds of questions left out
-    are not kept.
-    """
+    """Questions on numbers of a build; ``repeated`` as in `NumericQuestions`, without the golds of
+    questions left out, which are not kept."""
 
     KIND = RECORDS
 

@@ -78,11 +78,8 @@ class Equation(Solution):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Equations(Z[Equation]):
-    """Z of a numeric question.
-
-    `read` is how many characters of the passage were read; `candidates` every number that was
-    found: source, start and exclusive end.
-    """
+    """Z of a numeric question; `read` is how many characters of the passage were read, `candidates`
+    every number found: source, start and exclusive end."""
 
     passage: str
     question: str

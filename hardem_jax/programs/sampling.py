@@ -92,11 +92,9 @@ class _Pair(NamedTuple):
         return cls(first, second, allowed, groups[:, 2], used, of_shape.reshape(-1))
 
     def over_second(self, reduce: Callable[[Array], Array]) -> Array:
-        """``[B, G, N]``: for each first entry, a sum or maximum over the second ones it allows.
-
-        In groups without a rule it is 0, because it is the same for all first entries: a sum is 1,
-        and the maximum does not change which first entries are best.
-        """
+        """``[B, G, N]``: for each first entry, a sum or maximum over the second ones it allows; 0
+        in groups without a rule, where it is the same for all: a sum is 1, and no best entry
+        changes."""
         ruled = np.flatnonzero(self.rule >= 0)
         if self.allowed is None or not len(ruled):
             return jnp.zeros_like(self.first)
@@ -134,10 +132,8 @@ class _Pair(NamedTuple):
         return [jnp.where(used[..., slot], x, -1) for slot, x in enumerate((first, second))]
 
     def best(self, k: int) -> tuple[Array, list[Array]]:
-        """The ``k`` best pairs of each group: scores and two entries, ``[B, G, k]`` each.
-
-        The k best pairs are among the first entries whose own best pair is among the k best.
-        """
+        """The ``k`` best pairs of each group: scores and two entries, ``[B, G, k]`` each. They are
+        among the first entries whose own best pair is among the k best."""
         batch, groups, size = self.first.shape
         _, places = top(self.first + self.over_second(functools.partial(jnp.max, axis=-1)), k)
         group = jnp.broadcast_to(jnp.arange(groups)[None, :, None], places.shape)

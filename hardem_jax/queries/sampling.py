@@ -120,11 +120,8 @@ class LinkedConditions(NamedTuple):
 
 
 def sum_clauses(columns: Array, limit: int) -> tuple[Array, Array]:
-    """Sums over the sets of 0 to ``limit`` columns with a condition, ``[B, limit + 1]``.
-
-    ``columns`` ``[B, C]`` is what a condition on each column adds. Also ``[C, B, limit + 1]``, the
-    same over the columns before each.
-    """
+    """Sums over the sets of 0 to ``limit`` columns with a condition, ``[B, limit + 1]``, given what
+    one on each adds, ``[B, C]``; and over the columns before each, ``[C, B, limit + 1]``."""
     start = jnp.full((len(columns), limit + 1), _FLOOR, jnp.float32).at[:, 0].set(0.0)
 
     def add(sums: Array, column: Array) -> tuple[Array, Array]:
@@ -152,10 +149,8 @@ def log_mass(
 def sample(
     key: Array, heads: Array, number: Array, conditions: Conditions, count: int, *, limit: int
 ) -> Array:
-    """``[B, count, 3 + 4 K]`` int32 independent samples, arbitrary in a row without a query.
-
-    Arguments are those of `log_mass`.
-    """
+    """``[B, count, 3 + 4 K]`` int32 independent samples, arbitrary in a row without a query;
+    arguments as of `log_mass`."""
     batch, width = len(number), number.shape[-1] - 1
     num_aggregators = max(1, heads.shape[-1] // max(1, conditions.column.shape[-1]))
     keys = jax.random.split(key, 4)

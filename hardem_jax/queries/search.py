@@ -31,11 +31,8 @@ MAX_LINKS = 64
 
 
 class QueryExecutor(search.Executor):
-    """Candidates are queries that Z_tot allows.
-
-    Their conditions hold for a row of the table, as in the entity linking of Liang et al. (2018),
-    and their aggregators suit their columns.
-    """
+    """Candidates are queries that Z_tot allows: their conditions hold for a row of the table, as in
+    the entity linking of Liang et al. (2018), and their aggregators suit their columns."""
 
     ROW_WIDTH = ROW_WIDTH
     NUM_FEATURES = len(QUERY_FEATURES)

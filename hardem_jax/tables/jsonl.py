@@ -103,10 +103,9 @@ def _read_file(folder: Path, name: str, place: str) -> Table:
 def read_table(
     record: dict[str, Any], place: str, *, lower: bool = False, skips: ExclusionCounts | None = None
 ) -> Table:
-    """The table of a JSON object with "id", "header", "types" and "rows"; ``lower`` its cells.
-
-    ``skips`` is warned of rows of different lengths, which are fitted; None if that is an error.
-    """
+    """The table of a JSON object with "id", "header", "types" and "rows", with ``lower`` cells;
+    rows of different lengths are an error, or fitted if ``skips``, which is warned of them, is not
+    None."""
     id = get_id(record, "id", place)
     if id is None:
         raise InputError(f"{place}: expected a table with 'id', found one without")

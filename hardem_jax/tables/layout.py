@@ -186,10 +186,8 @@ def lay_out(
     lengths: np.ndarray,
     tokenizer: Tokenizer,
 ) -> QueryInput:
-    """The input of a question, without its Z.
-
-    ``read`` is how many of its tokens are read, ``lengths`` how many of each of the first columns.
-    """
+    """The input of a question, without its Z; ``read`` is how many of its tokens are read,
+    ``lengths`` how many of each of the first columns."""
     template = tokenizer.template
     # The last columns may be left out.
     headers = [ids[:length] for ids, length in zip(columns, lengths, strict=False)]

@@ -34,10 +34,8 @@ _QUESTIONS_IN_MEMORY = 2048
 
 
 class Executor(abc.ABC):
-    """What is looked for in training on some questions, and which solutions have their answers.
-
-    Solutions outside of the rules' Z_tot have no reward. Threads, one a device, may call `rewards`.
-    """
+    """What is looked for in training on some questions, and which solutions (of the rules' Z_tot)
+    have their answers. Threads, one a device, may call `rewards`."""
 
     ROW_WIDTH: ClassVar[int]
     NUM_FEATURES: ClassVar[int]
@@ -60,10 +58,8 @@ class Executor(abc.ABC):
         """What a learned reward reads, ``[B, N, F]``; see `tables.learned_rewards`."""
 
     def rewards(self, items: Any, solutions: Any, where: Any) -> np.ndarray:
-        """``[B, N]`` float32: 1 for a solution of Z, else 0.
-
-        ``items`` ``[B]`` are questions; ``solutions`` ``[B, N, W]`` are executed ``where``.
-        """
+        """``[B, N]`` float32: 1 for a solution of Z, else 0, of ``solutions`` ``[B, N, W]`` of the
+        questions ``items`` ``[B]``, executed ``where``."""
         # First converted as a whole: reading a device's array in parts is slow.
         items, solutions, where = map(np.asarray, (items, solutions, where))
         rewards = np.zeros(where.shape, np.float32)
@@ -76,11 +72,9 @@ class Executor(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class TableSpace:
-    """The solutions of a batch with their rewards, see `hardem_jax.search.candidates.Space`.
-
-    ``items`` ``[B]`` are its questions, -1 for padding; ``limits``, arguments of the methods of
-    ``distribution``, say which solutions are looked for.
-    """
+    """The solutions of the questions ``items`` ``[B]``, -1 for padding, with their rewards, see
+    `hardem_jax.search.candidates.Space`; ``limits`` say to methods of ``distribution`` which are
+    looked for."""
 
     distribution: Any
     items: Array
@@ -113,11 +107,8 @@ class TableSpace:
 
 
 def on_own_rows(function: Any, *arrays: Array) -> Array:
-    """Calls a function of arrays ``[B, ...]`` once per device, with the device's rows.
-
-    A callback would otherwise gather all rows on one device, and with several processes on one of
-    their hosts.
-    """
+    """Calls a function of arrays ``[B, ...]`` once per device, with the device's rows: a callback
+    would otherwise gather all rows on one device, with several processes on one of their hosts."""
     mesh = jax.typeof(arrays[0]).sharding.mesh
     axes = tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
     devices = int(np.prod([mesh.shape[name] for name in axes]))
@@ -135,10 +126,8 @@ def make_search_loss(
     objective: SearchObjective,
     space: Callable[[Any, Mapping[str, Array]], Space],
 ) -> LossFn:
-    """The loss of a batch under an objective that searches what ``space`` makes of P(z | x).
-
-    A batch also has ``item`` and ``row_where``, and ``memory`` if the objective has one.
-    """
+    """The loss of a batch under an objective that searches what ``space`` makes of P(z | x); a
+    batch also has ``item`` and ``row_where``, and ``memory`` if the objective has one."""
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
         del key  # the same in all parts of a batch, whose samples have to be independent

@@ -90,11 +90,8 @@ def train_on(
 
 @contextlib.contextmanager
 def _data_folder(out: Path, digest: str) -> Iterator[Path]:
-    """The folder of data with this digest, which nobody else changes meanwhile.
-
-    Each content has its own, and it is removed after an error unless the run in ``out`` names it,
-    so that a call that is refused changes nothing of that run.
-    """
+    """The folder of data with this digest, which nobody else changes meanwhile; after an error it
+    goes, unless the run in ``out`` names it, so that a refused call changes nothing of that run."""
     folder = make_out(out / "prepared") / digest
     with locked(folder.parent):
         try:

@@ -142,10 +142,8 @@ def _params_per_token(params: Any) -> int | None:
 
 
 def training_of(task: Task, objective: Objective | SearchObjective, data: Any) -> Training:
-    """The training of a task: on its given Z, or looking for solutions.
-
-    `InputError`: P(z | x) cannot be searched, or not in this way.
-    """
+    """The training of a task: on its given Z, or looking for solutions. `InputError`: P(z | x)
+    cannot be searched, or not in this way."""
     if not isinstance(objective, SearchObjective):
         return Training(task, objective, data)
     if task.NAME not in tasks_with("search"):

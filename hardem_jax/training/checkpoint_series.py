@@ -72,10 +72,8 @@ class Series:
         return step if latest is None else max(step, latest.step + 1)
 
     def save(self, number: int, content: dict[str, Any], metadata: dict[str, Any]) -> None:
-        """Returns once the content is copied off the devices; checksums are written after it.
-
-        No save may be pending, in any series.
-        """
+        """Returns once the content is copied off the devices; checksums are written after it. No
+        save may be pending, in any series."""
         with one_error(self._folder):
             check_space(self._folder, content["state"].values())
             response = self._checkpointer.save_checkpointables_async(

@@ -47,11 +47,8 @@ _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
 
 class _DataPosition:
-    """Saves and restores the position of a Grain iterator, a file for each process.
-
-    If the number of processes has changed, all files must hold the same position, as they do
-    when processes read parts of the same batches.
-    """
+    """Saves and restores the position of a Grain iterator, a file for each process; if their number
+    has changed, all must hold the same position, as if they read parts of the same batches."""
 
     def __init__(self, batches: Any) -> None:
         self._batches = batches
@@ -107,10 +104,8 @@ def _newest_usable(folder: Path) -> _Usable:
 
 
 class RunCheckpoints:
-    """The checkpoints of one run; leaving the context waits for pending saves.
-
-    `fingerprint`, the settings as text by name, is stored with each: no other run resumes from it.
-    """
+    """The checkpoints of one run; leaving the context waits for pending saves. `fingerprint`,
+    settings by name, is stored with each: no other run resumes from it."""
 
     def __init__(self, directory: str | Path, fingerprint: Mapping[str, str]) -> None:
         self.fingerprint = dict(fingerprint)
@@ -153,9 +148,7 @@ class RunCheckpoints:
 
     def save_last(self, state: TrainState, batches: Any, progress: Mapping[str, Any]) -> None:
         """Saves all that resuming needs, `batches` at its place; returns once off the devices.
-
-        `OSError`: the disk is full, in this save or the previous one; so also in `save_best`.
-        """
+        `OSError`: the disk is full, in this save or the previous one; so also in `save_best`."""
         self._wait()
         series, step = self._series("last"), int(state.step)
         content = {"state": to_arrays(state), "data": _DataPosition(batches)}

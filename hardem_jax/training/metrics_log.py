@@ -188,10 +188,8 @@ def format_metrics(metrics: Mapping[str, float]) -> str:
 
 
 def token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
-    """Seconds of all devices at their bf16 peak: 6 operations per parameter (Kaplan et al., 2020).
-
-    That leaves out attention, a tenth for BERT-base at 512 tokens, and recomputation.
-    """
+    """Seconds of all devices at their bf16 peak, by 6 operations per parameter (Kaplan et al.,
+    2020), without attention, a tenth for BERT-base at 512 tokens, and recomputation."""
     peak = peak_flops(mesh.devices.flatten().tolist())
     return None if peak is None or params_per_token is None else 6 * params_per_token / peak
 

@@ -13,11 +13,9 @@ from hardem_jax.training.config import METRICS_FILE
 
 
 class Mean(NamedTuple):
-    """A metric that is a mean over some of the items only, such as those whose true z is known.
-
-    Totals and counts are added up over micro-batches and over the steps of a log line, so a step
-    with few such items weighs little, and one without any adds nothing.
-    """
+    """A metric that is a mean over some items only, such as those whose true z is known. Totals and
+    counts are added up over micro-batches and steps, so a step with few such items weighs
+    little."""
 
     total: Any
     count: Any
@@ -56,11 +54,9 @@ class Averager:
 
 @dataclasses.dataclass
 class RunProgress:
-    """The training loop's own state, stored with every checkpoint as JSON.
-
-    `history` has one entry per evaluation, `averager` the training metrics since the last line of
-    `metrics.jsonl`. With more patience, a run that has stopped early goes on.
-    """
+    """The training loop's own state, stored with every checkpoint as JSON: `history` of
+    evaluations, `averager` of the metrics since the last line. With more patience, a run that
+    stopped goes on."""
 
     best_metric: float | None = None
     best_step: int = 0
@@ -77,11 +73,8 @@ class RunProgress:
         mode: Literal["max", "min"],
         patience: int | None,
     ) -> bool:
-        """Records one evaluation and returns whether it is the best so far.
-
-        An equal value or NaN is not a gain. After `patience` evaluations in a row without a
-        gain, `stopped_early` is set.
-        """
+        """Records one evaluation and returns whether it is the best so far; an equal value or NaN
+        is not. After `patience` evaluations in a row that are not, `stopped_early` is set."""
         if monitor not in metrics:
             raise InputError(
                 f"monitor: expected a metric of the evaluation ({', '.join(sorted(metrics))}), "

@@ -313,10 +313,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
 
 
 def quiet() -> None:
-    """Switches off the progress bars of TFDS, and what TFDS and Beam log short of errors.
-
-    They report on every configuration that is not a constant of the code, as ours are.
-    """
+    """Switches off the progress bars of TFDS, and what it and Beam log short of errors: they report
+    on every configuration that is not a constant of the code, as ours are."""
     tfds.disable_progress_bar()
     for name in ("absl", "apache_beam"):
         logging.getLogger(name).setLevel(logging.ERROR)

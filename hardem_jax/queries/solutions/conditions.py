@@ -35,11 +35,9 @@ _MAX_WORDS = np.iinfo(np.int16).max
 
 
 class SpanCondition(NamedTuple):
-    """A condition of Z_tot; sorts in the order of Z.
-
-    Its ``mask`` has the rows for which it holds, at least one; ``value`` is what cells are compared
-    with; ``first`` and ``last`` are words, inclusive.
-    """
+    """A condition of Z_tot, in the order of Z: its ``mask`` has the rows, at least one, for which
+    it holds; ``value`` is what cells are compared with; ``first`` and ``last`` are words,
+    inclusive."""
 
     column: int
     operator: int
@@ -165,11 +163,9 @@ class Clause(NamedTuple):
 
 
 class Combinations:
-    """All sets of conditions that a question allows.
-
-    At most ``max_conditions``, those of the rules unless `SqlRules.max_combinations` lowers them.
-    ``columns`` are the clauses on each column that has some, in order.
-    """
+    """All sets of conditions that a question allows, of at most ``max_conditions``, which
+    `SqlRules.max_combinations` may lower; ``columns`` are the clauses on each column that has some,
+    in order."""
 
     def __init__(self, conditions: Sequence[SpanCondition], table: TypedTable, rules: SqlRules):
         self.base = max(2, len(conditions))

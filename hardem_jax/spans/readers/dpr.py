@@ -75,11 +75,9 @@ def write_contexts(
     *,
     left_out: ExclusionCounts | None = None,
 ) -> int:
-    """Writes questions with their passages, best first, and returns their number.
-
-    ``.json`` is written as a list, any other name as JSON lines; either with ``.gz``. The questions
-    that the reader left out are listed at the end, so that scores can cover all questions.
-    """
+    """Writes questions with their passages, best first, and returns their number. ``.json`` is a
+    list, any other name JSON lines, either also ``.gz``; those left out come last, for scores to
+    cover all."""
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open
     is_list = path.name.removesuffix(".gz").endswith(".json")

@@ -33,10 +33,8 @@ ANSWERS_AS_TEXT = "list of answers written as one string"
 
 
 class QuestionCheck:
-    """Makes a question of what a reader found, or counts why it cannot be used.
-
-    Warns about repeated ids, because predictions are keyed by id.
-    """
+    """Makes a question of what a reader found, or counts why it cannot be used; warns about
+    repeated ids, by which predictions are keyed."""
 
     def __init__(self, skips: ExclusionCounts, *, require_answers: bool):
         self._skips, self._require_answers = skips, require_answers
