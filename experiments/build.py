@@ -35,9 +35,9 @@ from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.show.record import as_text
 
 if TYPE_CHECKING:
-    from hardem_jax.data import builders
+    from hardem_jax.data.built import Build
 
-# `hardem_jax.data.builders` brings in TFDS and jax, and is imported by what builds and reads.
+# `hardem_jax.data.built` brings in TFDS and jax, and is imported by what reads a build.
 
 _subcommands = tuple(
     Annotated[kind, subcommand(name)]
@@ -85,9 +85,9 @@ class Show:
         require(self, "solutions", at_least=0)
 
     def run(self) -> None:
-        from hardem_jax.data import builders
+        from hardem_jax.data.built import open_build
 
-        build = builders.open_build(self.folder)
+        build = open_build(self.folder)
         draw = task_module(build.kind, "show").built_record
         records = build.records(self.split)
         for index in range(min(self.count, len(records))):
@@ -119,10 +119,10 @@ class Prepare(PrepareCommand):
     keep_without_solution: bool | None = None
 
     @functools.cached_property
-    def _build(self) -> builders.Build:
-        from hardem_jax.data import builders
+    def _build(self) -> Build:
+        from hardem_jax.data.built import open_build
 
-        build = builders.open_build(self.folder)
+        build = open_build(self.folder)
         if build.kind != "documents":
             raise InputError(
                 f"{build.folder}: expected a build of a reading data set, found one that is "

@@ -73,9 +73,9 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
         format = TAGGINGS_FORMAT if found == TAGGINGS_FORMAT else FORMAT
         yield _row(str(folder), read_meta(folder, format=format), "questions with a mention")
     else:
-        from hardem_jax.data import builders  # imports TFDS and jax, which help does not need
+        from hardem_jax.data.built import open_build  # imports TFDS, which help does not need
 
-        for split, of_split in builders.open_build(folder).meta["splits"].items():
+        for split, of_split in open_build(folder).meta["splits"].items():
             yield _row(f"{folder}, {split}", of_split, "questions with a solution")
 
 

@@ -67,10 +67,11 @@ class WriteBuild(abc.ABC):
 
     def run(self) -> Any:
         """Writes the build and prints what is in it; returns its folder."""
-        from hardem_jax.data import builders
+        from hardem_jax.data.builders.base import SolutionBuilder, quiet
+        from hardem_jax.data.built import open_build
 
-        builders.quiet()
-        builder = builders.SolutionBuilder(
+        quiet()
+        builder = SolutionBuilder(
             self.data_set(),
             data_dir=self.out,
             shard_size=self.shard_size,
@@ -85,7 +86,7 @@ class WriteBuild(abc.ABC):
             config = beam_config(self.beam)
         with contextlib.redirect_stdout(io.StringIO()):  # TFDS greets
             builder.download_and_prepare(download_config=config)
-        build = builders.open_build(builder.data_dir)
+        build = open_build(builder.data_dir)
         for split in builder.splits:
             meta = build.meta["splits"][split]
             print(f"{split}:")

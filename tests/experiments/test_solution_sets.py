@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
 from hardem_jax.cli.command import run_command
-from hardem_jax.data import builders
+from hardem_jax.data.built import open_build
 from hardem_jax.equations.records import to_numeric_question
 from hardem_jax.queries.records import to_query_question
 from tests.commands import WINDOWS, call
@@ -47,7 +47,7 @@ def test_rows_are_those_of_the_questions(tmp_path, capsys):
     call(multi_span, "prepare", "--file", file, "--out", sets, *bert)
 
     rows = tabulate(capsys, built / "drop", built / "wikisql", spans, sets)
-    of_drop, of_wikisql = (builders.open_build(built / name) for name in ("drop", "wikisql"))
+    of_drop, of_wikisql = (open_build(built / name) for name in ("drop", "wikisql"))
     equations = map(to_numeric_question, of_drop.records("train"))
     found = [len(question.equations) for question in equations]
     for split, used in (("train", [size for size in found if size]), ("dev", found)):

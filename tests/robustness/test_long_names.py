@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from hardem_jax.data.builders import open_build
+from hardem_jax.data.built import open_build
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.prepared import PreparedSplit
 from hardem_jax.encoders.pretrained import read_config

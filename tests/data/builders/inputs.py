@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from hardem_jax.data import builders
+from hardem_jax.data.builders.base import SolutionBuilder
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.records import with_mentions
 from hardem_jax.equations.builds import DropNum
@@ -112,7 +112,7 @@ DATA_SETS = {
 
 def make(name, root, out, *, data_set=None, **more):
     """The builder of a data set on its files."""
-    return builders.SolutionBuilder(
+    return SolutionBuilder(
         data_set or DATA_SETS[name](), folder=write(name, root), data_dir=out, **more
     )
 

@@ -6,15 +6,16 @@ import sys
 
 import pytest
 
-from hardem_jax.data import builders
 from hardem_jax.data.builders import shards
+from hardem_jax.data.builders.base import quiet
 from hardem_jax.data.builders.beam import beam_config, write_with_beam
+from hardem_jax.data.built import open_build
 from hardem_jax.documents.records import SpanSolver
 from hardem_jax.errors import InputError
 from tests.data.builders import inputs
 from tests.data.builders.test_builders import built, contents
 
-builders.quiet()
+quiet()
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def root(tmp_path_factory):
 def with_beam(name, root, out, *options):
     builder = inputs.make(name, root, out, shard_size=2)
     builder.download_and_prepare(download_config=beam_config(options))
-    return builders.open_build(builder.data_dir)
+    return open_build(builder.data_dir)
 
 
 # Warnings of Beam and its dependencies are not ours to mend.

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from hardem_jax.data import builders
 from hardem_jax.data.builders import base, shards
+from hardem_jax.data.builders.base import SolutionBuilder, quiet
+from hardem_jax.data.built import open_build
 from hardem_jax.data.exclusions import NOT_ENUMERABLE
 from hardem_jax.documents.records import SpanSolver
 from hardem_jax.equations.builds import DropNum
@@ -28,7 +29,7 @@ from tests.damages import DAMAGES
 from tests.data.builders import inputs
 
 ROOT = Path(__file__).resolve().parents[3]
-builders.quiet()
+quiet()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def root(tmp_path_factory):
 def built(name, root, out, **more):
     builder = inputs.make(name, root, out, **more)
     builder.download_and_prepare()
-    return builders.open_build(builder.data_dir)
+    return open_build(builder.data_dir)
 
 
 def contents(folder):
@@ -141,14 +142,13 @@ def test_a_build_that_fails_leaves_nothing(root, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         builder.download_and_prepare()
     with pytest.raises(InputError, match="expected one complete build .*, found 0"):
-        builders.open_build(tmp_path)
+        open_build(tmp_path)
     monkeypatch.undo()
     assert len(built("triviaqa", root, tmp_path).examples("train")) == 8
 
 
 KILLED = """
 import os, signal, sys
-from hardem_jax.data import builders
 from hardem_jax.data.builders import base
 from hardem_jax.equations.builds import DropNum
 def write_two(write, pairs, **options):
@@ -156,7 +156,7 @@ def write_two(write, pairs, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[3] == "kill":
     base.map_in_order = write_two
-builders.SolutionBuilder(
+base.SolutionBuilder(
     DropNum(), folder=sys.argv[1], data_dir=sys.argv[2], shard_size=2
 ).download_and_prepare()
 """
@@ -171,18 +171,18 @@ def test_a_build_that_is_killed_is_made_again_with_the_same_bytes(root, tmp_path
     left = [path.name for path in (tmp_path / "killed").rglob("*.array_record*")]
     assert len(left) == 2  # of 4, in a folder with another name
     with pytest.raises(InputError, match="expected one complete build .*, found 0"):
-        builders.open_build(tmp_path / "killed")
+        open_build(tmp_path / "killed")
 
     subprocess.run([*command, "go on"], cwd=ROOT, capture_output=True, check=True)
     here = built("drop", root, tmp_path / "here", shard_size=2)
-    assert contents(builders.open_build(tmp_path / "killed").folder) == contents(here.folder)
+    assert contents(open_build(tmp_path / "killed").folder) == contents(here.folder)
     assert not list((tmp_path / "killed").rglob("incomplete.*"))
 
 
 def test_a_build_of_another_format_is_refused(tmp_path):
     (tmp_path / "build.json").write_text('{"format": "build 1"}')
     with pytest.raises(InputError, match="expected format build 11, found build 1; build it again"):
-        builders.open_build(tmp_path)
+        open_build(tmp_path)
 
 
 def test_every_damaged_file_is_named(root, tmp_path):
@@ -194,7 +194,7 @@ def test_every_damaged_file_is_named(root, tmp_path):
         for kind, damage in DAMAGES.items():
             damage(folder / name)
             with pytest.raises(InputError) as refused:
-                builders.open_build(folder)
+                open_build(folder)
             assert str(refused.value).startswith(str(folder / name)), (name, kind)
             (folder / name).write_bytes(content)
 
@@ -215,8 +215,8 @@ def test_of_several_builds_one_is_to_be_named(root, tmp_path):
     first = built("drop", root, tmp_path)
     built("drop", root, tmp_path, shard_size=2)
     with pytest.raises(InputError, match="expected one complete build .*, found 2"):
-        builders.open_build(tmp_path)
-    assert builders.open_build(first.folder) == first
+        open_build(tmp_path)
+    assert open_build(first.folder) == first
     with pytest.raises(InputError, match="a split out of train, found 'dev'"):
         first.records("dev")
 
@@ -234,16 +234,16 @@ def test_what_z_cannot_hold_is_kept_and_marked(tmp_path):
 
 def test_missing_files_are_named(root, tmp_path):
     with pytest.raises(InputError, match=r"expected drop_dataset_train.json, from https://"):
-        builders.SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path)
+        SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path)
     folder = inputs.write("drop", root)
     with pytest.raises(InputError, match=r"drop_dataset_test.json: expected a file or folder"):
-        builders.SolutionBuilder(DropNum(), folder=folder, data_dir=tmp_path, splits=["test"])
+        SolutionBuilder(DropNum(), folder=folder, data_dir=tmp_path, splits=["test"])
     with pytest.raises(InputError, match="shard_size: expected at least 1, found 0"):
-        builders.SolutionBuilder(DropNum(), folder=folder, data_dir=tmp_path, shard_size=0)
+        SolutionBuilder(DropNum(), folder=folder, data_dir=tmp_path, shard_size=0)
 
 
 def test_a_split_without_questions_is_refused(tmp_path):
     (tmp_path / "drop_dataset_train.json").write_text("{}")
-    builder = builders.SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path / "built")
+    builder = SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path / "built")
     with pytest.raises(InputError, match="expected questions in 'train', found none"):
         builder.download_and_prepare()

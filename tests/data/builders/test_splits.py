@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hardem_jax.checksums import MANIFEST, write_checksums
-from hardem_jax.data import builders
+from hardem_jax.data.builders.base import SolutionBuilder, quiet
+from hardem_jax.data.built import open_build
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.models import NumericQuestions, NumericSplit
@@ -29,7 +30,7 @@ from tests.queries.test_records import QUESTIONS as SOLVED
 from tests.queries.test_records import UNSOLVED, ask
 from tests.tiny import drop_answer, write_table_questions, write_wikisql
 
-builders.quiet()
+quiet()
 
 
 def assert_same(found, expected):
@@ -44,7 +45,7 @@ def assert_same(found, expected):
 
 def build(data_set, folder, out, **more):
     """Builds the files in a folder; returns the folder of the build."""
-    builder = builders.SolutionBuilder(data_set, folder=folder, data_dir=out, **more)
+    builder = SolutionBuilder(data_set, folder=folder, data_dir=out, **more)
     builder.download_and_prepare()
     return Path(builder.data_dir)
 
@@ -248,7 +249,7 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
     lines[3]["sql"]["conds"] = [[1, 0, "nowhere"]]  # no row, and no span of the question
     (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     weak = QuerySplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
-    assert not {"sql", "query", "gold"} & set(builders.open_build(weak.folder).records("train")[0])
+    assert not {"sql", "query", "gold"} & set(open_build(weak.folder).records("train")[0])
     folder = build(WikiSQL(supervised=True), official, tmp_path / "gold")
     split = QuerySplit(folder, "train")
     assert [q.id for q in split.questions] == [f"train-{i}" for i in (0, 1, 2, 4, 5)]
