@@ -5,11 +5,10 @@ annotated query, including order and length. Two empty results are equal, and so
 aggregates over no rows, ``[None]``. A prediction that cannot be executed is wrong.
 
 Logical form compares queries: column, aggregator, and the conditions as a set, with values
-compared as lower-case text, so that "5" equals 5 but 5 does not equal 5.0. The evaluator's option
-`--ordered` compares the conditions as a list.
+compared as lower-case text, so that "5" equals 5 but 5 does not equal 5.0.
 
 SQLova (Hwang et al., 2019) also requires a nonempty result (``[None]`` is not empty), and reports
-accuracies with this criterion during training; here it is `nonempty_execution`.
+accuracies with this criterion during training; here it is the score ``non-empty accuracy``.
 """
 
 from __future__ import annotations
@@ -36,16 +35,6 @@ def execution_match(result: Result | None, gold: Result) -> bool:
     return result is not None and list(result) == list(gold)
 
 
-def nonempty_execution_match(result: Result | None, gold: Result) -> bool:
-    """As `execution_match`, but the result must not be empty.
-
-    Example:
-        >>> nonempty_execution_match([], []), nonempty_execution_match([None], [None])
-        (False, True)
-    """
-    return bool(result) and execution_match(result, gold)
-
-
 def logical_form_match(query: Query | None, gold: Query) -> bool:
     """Whether a predicted query equals the annotated one, conditions in any order.
 
@@ -56,25 +45,14 @@ def logical_form_match(query: Query | None, gold: Query) -> bool:
     Example:
         >>> from hardem_jax.queries.solutions.types import Condition
         >>> team, year = Condition(0, 0, "Duke"), Condition(2, 1, 1996)
-        >>> query, gold = Query(1, 0, (year, team)), Query(1, 0, (team, year))
-        >>> logical_form_match(query, gold), ordered_logical_form_match(query, gold)
-        (True, False)
+        >>> logical_form_match(Query(1, 0, (year, team)), Query(1, 0, (team, year)))
+        True
     """
-    return _same_head(query, gold) and set(comparable_conditions(query)) == set(
-        comparable_conditions(gold)
-    )
+    if query is None or (query.select, query.aggregator) != (gold.select, gold.aggregator):
+        return False
+    return set(comparable_conditions(query)) == set(comparable_conditions(gold))
 
 
-def ordered_logical_form_match(query: Query | None, gold: Query) -> bool:
-    """Whether a predicted query equals the annotated one, conditions in the same order."""
-    return _same_head(query, gold) and comparable_conditions(query) == comparable_conditions(gold)
-
-
-def _same_head(query: Query | None, gold: Query) -> bool:
-    return query is not None and (query.select, query.aggregator) == (gold.select, gold.aggregator)
-
-
-def comparable_conditions(query: Query | None) -> list[tuple[int, int, str]]:
+def comparable_conditions(query: Query) -> list[tuple[int, int, str]]:
     """Column, operator and value of each condition, as `logical_form_match` compares them."""
-    conditions = () if query is None else query.conditions
-    return [(c.column, c.operator, str(c.value).lower()) for c in conditions]
+    return [(c.column, c.operator, str(c.value).lower()) for c in query.conditions]

@@ -133,25 +133,6 @@ class Denotation:
         return all(any(target.matches(item) for item in items.values()) for target in self._items)
 
 
-def denotation_matches(
-    result: Sequence[Cell], answers: Sequence[str], values: Sequence[str] | None = None
-) -> bool:
-    """Whether the result of a query matches the answer to a question.
-
-    Args:
-        result: cells or one aggregate, as a SQL engine returns them.
-        answers: see `Denotation`, which is faster for many results.
-        values: see `Denotation`.
-
-    Example:
-        >>> denotation_matches(["wolfe tones (gaa)"], ("Wolfe Tones",))
-        True
-        >>> denotation_matches([3.0, 3], ("3",)), denotation_matches([None], ("",))
-        (True, False)
-    """
-    return Denotation(answers, values).matches(result)
-
-
 def result_texts(result: Iterable[Cell]) -> tuple[str, ...]:
     """A query's result as in the evaluator's prediction files: a text for each item.
 
