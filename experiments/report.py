@@ -9,17 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from hardem_jax.data.files import check_writable, write_json, write_text
+from hardem_jax.data.files import check_writable, markdown_rows, write_json, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.settings import to_json
 
 
 class Report:
-    """What a command with these flags measures, and on which machine.
-
-    Make it before the work, so that a file ``out`` that cannot be written shows at once, and the
-    machine's load is recorded as it was before. The tables are written next to it, as Markdown.
-    """
+    """What a command with these flags measures, and on which machine: make it before the work, so
+    that a file ``out`` that cannot be written shows at once, and the load is that of before."""
 
     def __init__(self, command: Any, out: Path | None):
         self._command, self._out, self._machine = command, out, machine()
@@ -83,15 +80,6 @@ def markdown(drawn: Table) -> str:
     """
     rows = zip(*(column.cells for column in drawn.columns), strict=True)
     return markdown_rows([[column.header for column in drawn.columns], *rows])
-
-
-def markdown_rows(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows of cells as a Markdown table; the first is its head."""
-    lines = []
-    for row in rows:
-        texts = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in row)
-        lines.append("".join(f"| {text} " if text else "| " for text in texts) + "|\n")
-    return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
 
 
 def cell(value: Any, factor: float = 1, digits: int | None = None) -> str:

@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.report import markdown_rows
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.cli.command import run_command
-from hardem_jax.data.files import write_text
+from hardem_jax.data.files import markdown_rows, write_text
 from hardem_jax.data.json_stream import iter_lines
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.training.fingerprint import Meaning, flatten, meaning, portable, without_seed
@@ -93,12 +92,9 @@ def read_runs(source: Path) -> list[FinishedRun]:
 
 
 def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
-    """Name -> seed -> run, of runs that differ in nothing but their seed.
-
-    The name is the objective's, with the settings in which runs differ: those of most runs go
-    without saying. The same run from two sources counts once. Runs that cannot be seeds of one row,
-    such as those on other data, are refused.
-    """
+    """Name -> seed -> run, of runs that differ in nothing but their seed; each once, and others,
+    such as those on other data, are refused. The name has the objective and the settings in which
+    runs differ, but those of most runs."""
     runs = list(runs)
     settings = [without_seed(run.settings) for run in runs]
     usual = _usual(settings)
@@ -125,12 +121,9 @@ def table(
     metrics: Sequence[str] = (),
     against: str | None = None,
 ) -> str:
-    """A Markdown table: rows of `rows`, and of each metric the mean with its interval of 95 %.
-
-    Its first head says how many questions were scored, if that is the same for all runs. Rows that
-    lack scores of questions have the standard deviation over seeds instead. Differences from the
-    row ``against`` are over the seeds that both have.
-    """
+    """A Markdown table: `rows`, and of each metric the mean with its interval of 95 %, or without
+    scores of questions the deviation over seeds; differences from ``against`` over common seeds.
+    Its first head says how many questions all were scored on."""
     if against is not None and against not in found:
         raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")
     every = [run for runs in found.values() for run in runs.values()]

@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.report import markdown_rows
 from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.data.batching.padding import Subset
-from hardem_jax.data.files import make_out, write_json, write_text
+from hardem_jax.data.files import make_out, markdown_rows, write_json, write_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
 from hardem_jax.queries import commands as queries

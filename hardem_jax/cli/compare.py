@@ -34,7 +34,7 @@ from hardem_jax.analysis.comparison import (
 )
 from hardem_jax.cli.command import parse, unframed, with_flags_of
 from hardem_jax.cli.train import Setting, TrainCommand, say
-from hardem_jax.data.files import make_out, write_json, write_text
+from hardem_jax.data.files import make_out, markdown_rows, write_json, write_text
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
@@ -284,12 +284,11 @@ class CompareCommand(Setting):
         for name in names:
             trained = self.trained(self._folder(name, self.seeds[0]))
             columns.append(trained.task.shown(data, trained.evaluate(data)[1]))
-        rows = [["question", "gold", *names], ["---"] * (2 + len(names))]
+        rows = [["question", "gold", *names]]
         for answers in zip(*columns, strict=True):
             texts = [f"**{a.answer}**" if a.correct else a.answer for a in answers]
-            row = [answers[0].question, answers[0].gold, *texts]
-            rows.append([cell.replace("|", "\\|").replace("\n", " ") for cell in row])
-        return "".join("| " + " | ".join(row) + " |\n" for row in rows)
+            rows.append([answers[0].question, answers[0].gold, *texts])
+        return markdown_rows(rows)
 
     def _train(self, name: str, objective: Objective, seed: int) -> TrainCommand:
         of_train = {field.name for field in dataclasses.fields(self.TRAIN)}

@@ -1,4 +1,4 @@
-"""Atomic creation of files and folders, and reading and writing of JSON, text and arrays."""
+"""Atomic creation of files and folders, and reading and writing of JSON, tables and arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,9 @@ def make_out(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
-    """Yields ``<folder>.partial/new`` to fill, which at the end becomes ``folder``, with checksums.
-
-    It is removed after an error, and after a kill by the next call. The block writes ``format``,
-    kind and version, to ``meta.json``; ``replace`` replaces a complete folder of the same kind once
-    the new one is complete.
-    """
+    """Yields ``<folder>.partial/new`` to fill, which at the end becomes ``folder``, with checksums;
+    removed after an error, and after a kill by the next call. The block writes ``format``, kind and
+    version, to ``meta.json``; ``replace`` replaces a complete folder of the same kind then."""
     check_unicode(str(folder), "folder")
     if os.path.islink(folder) or folder.name in ("", ".."):
         folder = folder.resolve()
@@ -235,6 +232,15 @@ def write_json(file: Path, content: Any) -> None:
 def json_text(content: Any) -> str:
     """Returns ``content`` as `write_json` writes it."""
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def markdown_rows(rows: Sequence[Sequence[Any]]) -> str:
+    """Rows of cells as a Markdown table; the first is its head."""
+    lines = []
+    for row in rows:
+        texts = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in row)
+        lines.append("".join(f"| {text} " if text else "| " for text in texts) + "|\n")
+    return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
 
 
 def write_text(file: Path, text: str) -> None:

@@ -113,21 +113,6 @@ def test_a_run_that_was_copied_without_its_log_is_exported(root, tmp_path):
     assert "None were measured." in (tmp_path / "reader" / "README.md").read_text()
 
 
-def test_the_card_tells_the_scores_of_chosen_questions_from_all(root, tmp_path):
-    shutil.copytree(root / "run", tmp_path / "run")
-    [file] = (tmp_path / "run").glob("scores-*.json")
-    content = json.loads(file.read_text())
-    content["options"]["questions"] = "ab12"
-    content["scores"] = {"em": 25.0}
-    content["chosen"] = {"questions": 3, "missing": 0, "scores": {"em": 75.0}}
-    file.write_text(json.dumps(content))
-    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "reader")
-    card = (tmp_path / "reader" / "README.md").read_text()
-    found = re.findall(r"\| dev \| ([^|]*) \|[^|]*\| em \| ([^|]*) \|", card)
-    chosen = {score: which == "3 chosen (ab12)" for which, score in found}
-    assert chosen["25.0"] is False and chosen["75.0"] is True
-
-
 DOCUMENT = "Eve lives in Oslo and Bo lives in Rome. Ada ran."
 
 

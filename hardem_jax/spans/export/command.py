@@ -8,14 +8,14 @@ import os
 import platform
 import shlex
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.analysis.comparison import score_text
 from hardem_jax.buckets.names import shown
-from hardem_jax.data.files import read_json, work_folder, write_text
+from hardem_jax.data.files import markdown_rows, read_json, work_folder, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
 from hardem_jax.objectives import AnyObjective, label
@@ -145,26 +145,19 @@ class Export:
         return _filled(
             "model_card.md",
             name=self.push_to_hub or self.out.absolute().name,
-            training=_table(("", ""), training.items()),
+            training=markdown_rows([("", ""), *training.items()]),
             command=shlex.join(map(_word, command)) or "unknown",
             flags=",\n".join(
                 f"{json.dumps(x)}: {json.dumps(_without_folders(used[x]))}" for x in used
             ),
-            scores=_table(header, scores) if scores else "None were measured.\n",
+            scores=markdown_rows([header, *scores]) if scores else "None were measured.\n",
             use=use,
-            versions=_table(("package", "version"), versions.items()),
+            versions=markdown_rows([("package", "version"), *versions.items()]),
         )
 
 
 def _filled(file: str, **values: Any) -> str:
     return string.Template(Path(__file__).with_name(file).read_text("utf-8")).substitute(values)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; a value has no line breaks and no bars."""
-    texts = [[" ".join(str(cell).split()).replace("|", "\\|") for cell in row] for row in rows]
-    lines = [f"| {' | '.join(row)} |\n" for row in (header, *texts)]
-    return "".join([lines[0], "|" + "---|" * len(header) + "\n", *lines[1:]])
 
 
 def _without_folders(value: Any) -> Any:
@@ -204,12 +197,9 @@ def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any
         if content["checkpoint"] == checkpoint:
             split = content["split"]["name"]
             options = {n: x for n, x in content["options"].items() if x not in (None, [], False)}
-            chosen, _ = options.pop("questions", None), options.pop("checkpoint")
+            del options["checkpoint"]
             how = ", ".join(f"{name} {x}" for name, x in options.items())
             evaluations.append((split, "all", how, content["scores"]))
-            if "chosen" in content:
-                which = f"{content['chosen']['questions']} chosen ({chosen})"
-                evaluations.append((split, which, how, content["chosen"]["scores"]))
     if (run_dir / METRICS_FILE).exists():  # not copied without its log
         for line in read_metrics(run_dir):
             if line["kind"] == "eval" and line["step"] == checkpoint["number"]:
