@@ -44,6 +44,7 @@ class ProgramExecutor(search.Executor):
 
     ROW_WIDTH = ROW_WIDTH
     NUM_FEATURES = len(PROGRAM_FEATURES)
+    features = staticmethod(program_features)
 
     def make_test(self, index: int) -> AnswerTest:
         question = self.questions[index]
@@ -56,9 +57,6 @@ class ProgramExecutor(search.Executor):
     ) -> search.TableSpace:
         limits = {"within": support(batch, distribution.select.shape[-1], self.rules)}
         return search.TableSpace(distribution, batch[ITEM], self, limits)
-
-    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-        return program_features(solutions, cues, batch)
 
 
 def search_training(

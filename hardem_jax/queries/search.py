@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hardem_jax.errors import InputError
+from hardem_jax.placement import on_own_rows
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.records import answer_match
 from hardem_jax.queries.reward_features import QUERY_FEATURES, query_features
@@ -36,13 +37,11 @@ class QueryExecutor(search.Executor):
 
     ROW_WIDTH = ROW_WIDTH
     NUM_FEATURES = len(QUERY_FEATURES)
+    features = staticmethod(query_features)
 
     def support(self, items: Any, num_columns: int) -> np.ndarray:
-        """What Z_tot allows, which depends on question and table, not on the answer; see `Support`.
-
-        ``[B, 4 MAX_LINKS + 6 C]`` int32: conditions, the first of those if there are more, then
-        which heads are allowed. An item of -1 is padding.
-        """
+        """What Z_tot allows, whatever the answer: ``[B, 4 MAX_LINKS + 6 C]`` int32, (the first)
+        conditions, then which heads, see `Support`; an item of -1 is padding."""
         items = np.asarray(items)
         links = np.full((len(items), MAX_LINKS, 4), -1, np.int32)
         heads = np.zeros((len(items), num_columns, len(AGGREGATORS)), np.int32)
@@ -78,14 +77,11 @@ class QueryExecutor(search.Executor):
             support = functools.partial(self.support, num_columns=num_columns)
             return jax.pure_callback(support, result, items)
 
-        links, heads = jnp.split(search.on_own_rows(ask, items), [4 * MAX_LINKS], axis=1)
+        links, heads = jnp.split(on_own_rows(ask, items), [4 * MAX_LINKS], axis=1)
         links = links.reshape(len(items), MAX_LINKS, 4)
         heads = heads.reshape(len(items), num_columns, len(AGGREGATORS)) > 0
         limits = {"max_conditions": self.rules.max_conditions, "within": Support(links, heads)}
         return search.TableSpace(distribution, items, self, limits)
-
-    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
-        return query_features(solutions, cues, batch)
 
 
 def search_training(

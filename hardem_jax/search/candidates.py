@@ -92,11 +92,8 @@ def _taken(solutions: Array, where: Array, places: Array, count: int) -> Array:
 
 
 def fingerprints(solutions: Array) -> Array:
-    """``[B, N, W]`` -> ``[B, N]`` uint32 above 0: equal for equal candidates; 0 for padding.
-
-    Two different candidates of a question agree with probability 2**-32 (FNV-1a over their
-    integers).
-    """
+    """``[B, N, W]`` -> ``[B, N]`` uint32 above 0, 0 for padding: equal for equal candidates, and
+    for two others with probability 2**-32 (FNV-1a over their integers)."""
     hashed = jnp.full(solutions.shape[:2], 2166136261, jnp.uint32)
     for field in range(solutions.shape[-1]):
         hashed = (hashed ^ solutions[..., field].astype(jnp.uint32)) * jnp.uint32(16777619)

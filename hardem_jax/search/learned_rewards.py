@@ -103,11 +103,9 @@ def searched_reward_loss(
     held_out: Callable[[Any], tuple[Array, Any]],
     rate: float = 1.0,
 ) -> tuple[Array, dict[str, Array], tuple[Any, Any]]:
-    """`learned_reward_loss` of candidates that the model proposes in the same forward pass.
-
-    ``log_prob`` gives log P(z | x), ``where``, and anything else that was found, which ``reward``
-    gets beside its parameters; ``held_out`` gives V and the like. Both are returned last.
-    """
+    """`learned_reward_loss` of candidates that the model proposes in the same forward pass:
+    ``log_prob`` gives log P(z | x), ``where`` and what else was found, for ``reward``, ``held_out``
+    V and the like; what they found is returned last."""
     theta, phi = jax.lax.stop_gradient((params, reward_params))
 
     def with_rest(theta: Any) -> tuple[Array, tuple[Array, Any]]:

@@ -24,7 +24,6 @@ whose candidates all have reward 0 contributes no gradient.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -71,7 +70,7 @@ class Found(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _OverFound(abc.ABC):
+class _OverFound:
     """A loss over the candidates that have a reward, each once; those remembered among them.
 
     If nothing in a question's beam is rewarded, the question itself cannot change that beam; only
@@ -79,6 +78,8 @@ class _OverFound(abc.ABC):
     """
 
     learns_reward: ClassVar[bool] = False
+    #: A function of `hardem_jax.losses`.
+    LOSS: ClassVar[str]
 
     beam: int = 10
     """The most likely solutions that are tried."""
@@ -127,9 +128,11 @@ class _OverFound(abc.ABC):
         metrics["averaged"] = jnp.sum(found), jnp.ones(())
         return Found(solutions, where, log_probs, metrics, memory)
 
-    @abc.abstractmethod
     def _loss(self, log_probs: Array, where: Array) -> Array:
         """The loss over candidates, ``[B, N]`` each; ``where`` they have a reward."""
+        from hardem_jax import losses
+
+        return getattr(losses, self.LOSS)(log_probs, where=where)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +148,7 @@ class BeamMML(_OverFound):
     """
 
     title: ClassVar[str] = "Beam MML"
-
-    def _loss(self, log_probs: Array, where: Array) -> Array:
-        from hardem_jax import losses
-
-        return losses.mml_loss(log_probs, where=where)
+    LOSS = "mml_loss"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,11 +163,7 @@ class BeamHardEM(_OverFound):
     """
 
     title: ClassVar[str] = "Beam hard EM"
-
-    def _loss(self, log_probs: Array, where: Array) -> Array:
-        from hardem_jax import losses
-
-        return losses.hard_em_loss(log_probs, where=where)
+    LOSS = "hard_em_loss"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ from flax import nnx
 from hardem_jax.data.batching.padding import BatchConfig, Inputs
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
 from hardem_jax.encoders.base import token_metrics
+from hardem_jax.placement import on_own_rows
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.protocol import Memory, Metrics, SearchObjective
 from hardem_jax.tables.table import Table
@@ -53,8 +54,9 @@ class Executor(abc.ABC):
     def space(self, distribution: Any, batch: Mapping[str, Array]) -> TableSpace:
         """What is searched, given P(z | x) of a batch; traced."""
 
+    @staticmethod
     @abc.abstractmethod
-    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
+    def features(solutions: Array, cues: Array, batch: Mapping[str, Array], /) -> Array:
         """What a learned reward reads, ``[B, N, F]``; see `tables.learned_rewards`."""
 
     def rewards(self, items: Any, solutions: Any, where: Any) -> np.ndarray:
@@ -98,27 +100,13 @@ class TableSpace:
             result = jax.ShapeDtypeStruct(where.shape, jnp.float32)
             return jax.pure_callback(self.executor.rewards, result, items, solutions, where)
 
+        # A callback would otherwise gather all rows on one device.
         return on_own_rows(ask, self.items, solutions, where)
 
     @property
     def _fixed(self) -> Any:
         """Choosing candidates has no gradient."""
         return jax.lax.stop_gradient(self.distribution)
-
-
-def on_own_rows(function: Any, *arrays: Array) -> Array:
-    """Calls a function of arrays ``[B, ...]`` once per device, with the device's rows: a callback
-    would otherwise gather all rows on one device, with several processes on one of their hosts."""
-    mesh = jax.typeof(arrays[0]).sharding.mesh
-    axes = tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
-    devices = int(np.prod([mesh.shape[name] for name in axes]))
-    if devices == 1 or len(arrays[0]) % devices:
-        return function(*arrays)
-    spec = jax.sharding.PartitionSpec(axes)
-    mapped = jax.shard_map(
-        function, mesh=mesh, in_specs=spec, out_specs=spec, axis_names={*axes}, check_vma=False
-    )
-    return mapped(*arrays)
 
 
 def make_search_loss(
