@@ -13,7 +13,6 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import Pad
 from hardem_jax.data.built import BuiltSplit
-from hardem_jax.data.exclusions import REPEATED_ID
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.encoders.base import Encoder
 from hardem_jax.equations.config import NAQANetModelConfig, TaggerConfig
@@ -246,14 +245,8 @@ class NumericSplit(BuiltSplit):
         self.rules = EquationRules(**self.meta["rules"])
         self.numbers = NumberConfig(**self.meta["numbers"])
         self.repeated: dict[str, list[Sequence[Any]]] = {}
-        repeats = any(reason == REPEATED_ID for _, reason in self._index["left_out"])
-        if repeats and "repeated" not in self._index:
-            raise InputError(
-                f"{self.folder}: expected the golds of questions that are repeated, found none, as "
-                "in builds of an earlier version; build it again"
-            )
         kept = set(self._index["kept"])
-        for id, golds in self._index.get("repeated", ()):
+        for id, golds in self._index["repeated"]:
             if id in kept:
                 self.repeated.setdefault(id, []).append(golds)
         for id, count in Counter(id for id, _ in self._index["left_out"] if id not in kept).items():
