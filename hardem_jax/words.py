@@ -135,11 +135,9 @@ def triviaqa_form(text: str) -> str:
 
 
 def skip_combining_marks(text: str, end: int) -> int:
-    """The first position from ``end`` on without a combining mark or conjoining jamo.
-
-    Tokenisers that strip accents exclude a decomposed accent from the last token; those that
-    compose characters exclude the vowel and the last consonant of a decomposed Hangul syllable.
-    """
+    """The first position from ``end`` on without a combining mark (tokenisers that strip accents
+    exclude it from the last token) or conjoining jamo (those that compose characters exclude
+    it)."""
     while end < len(text) and (
         unicodedata.category(text[end]).startswith("M")
         or "\u1160" <= text[end] <= "\u11ff"
@@ -150,11 +148,9 @@ def skip_combining_marks(text: str, end: int) -> int:
 
 
 def cuts_word(text: str) -> np.ndarray:
-    """Where a span must not begin or end: inside a word or a number.
-
-    No mention of any Z does. Letters that are words of their own may be parted, but not from their
-    marks. ``[C + 1]`` bool, for the positions before, between and after the C characters.
-    """
+    """Where no span, as no mention, may begin or end: inside a word (letters that are words of
+    their own may be parted, but not from their marks) or a number. ``[C + 1]`` bool, between C
+    characters and around."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = np.full(len(codes) + 4, _OTHER, np.int8)
     table = _kinds_of_characters()

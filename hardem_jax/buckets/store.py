@@ -136,11 +136,9 @@ class Folder:
 
 
 def _ambiguous(file: Path) -> bool:
-    """Whether a content may lose bytes at its end when it is sent between lines of text.
-
-    So the client of gs sends contents that are smaller than its chunks, and what ends a line is no
-    part of it. It also marks the end by a line that a content may have.
-    """
+    """Whether a content may lose bytes at its end: the client of gs sends those below a chunk
+    between lines of text, so that what ends a line is no part of it, nor is a line like its mark of
+    the end."""
     if file.stat().st_size >= _IN_PARTS:
         return False
     content = file.read_bytes()

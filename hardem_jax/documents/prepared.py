@@ -74,12 +74,9 @@ class Question:
 
 
 class PreparedSplit:
-    """A prepared split, opened from a folder that `prepare_split` wrote.
-
-    ``positives`` and ``negatives`` are windows with and without a mention, ``questions`` those by
-    id, and ``places`` ``[N, 3]`` int32 question, document and rank within the question of each of
-    the `windows`, counted from 0.
-    """
+    """A split that `prepare_split` wrote: windows with a mention (``positives``) and without,
+    ``questions`` by id, and ``places`` ``[N, 3]`` int32, question, document and rank within the
+    question of each of the `windows`, from 0."""
 
     def __init__(self, folder: Path, *, format: str = FORMAT):
         self.meta = read_meta(folder, format=format)

@@ -25,11 +25,8 @@ _TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadingQuestions(Questions):
-    """Questions with the windows of their documents, as `tokenizer` and `window_sizes` cut them.
-
-    ``places`` ``[N, 3]`` int32: of each window, its question, its document and its rank among the
-    windows of the question, each from 0. ``metric`` names a module of `documents.metrics`.
-    """
+    """Questions with the windows of their documents, as `tokenizer` and `window_sizes` cut them;
+    ``places`` as of a `PreparedSplit`, and ``metric`` a module of `documents.metrics`."""
 
     #: Of the prepared splits.
     FORMAT: ClassVar[str] = FORMAT
@@ -110,11 +107,9 @@ def check_tokenizer(data: ReadingQuestions, tokenizer: Tokenizer, other: str) ->
 
 
 def check_encoder(data: ReadingQuestions, encoder: str) -> None:
-    """Raises `InputError` if an id of the data's tokens is another token for an encoder.
-
-    Fingerprints differ also between ``vocab.txt`` and ``tokenizer.json`` of the same model, so
-    vocabularies are compared. A checkpoint without a tokenizer fits any.
-    """
+    """Raises `InputError` if an id of the data's tokens is another token for an encoder with a
+    tokenizer: fingerprints also differ between ``vocab.txt`` and ``tokenizer.json`` of one
+    model."""
     try:
         tokenizer = load_tokenizer(encoder)
     except InputError:  # it has none that can be read

@@ -47,10 +47,8 @@ _DEFAULT = DropNum()
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A number of an equation, and its place in the passage or question; None for a constant.
-
-    `sign` is "+", "-", or "%" for one hundredth of it, where the rules allow percentages.
-    """
+    """A number of an equation and its place in passage or question, None for a constant; `sign` is
+    "+", "-", or "%" for one hundredth of it, where the rules allow percentages."""
 
     value: float
     sign: str
@@ -66,11 +64,8 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Equation(Solution):
-    """An equation that gives the answer.
-
-    `numbers` are one or two, as the formula has them, or none for a count; `row` is ``(n1, o1, n2,
-    o2)`` as in training, see `hardem_jax.equations.solutions`.
-    """
+    """An equation that gives the answer: one or two `numbers`, as the formula has them, or none for
+    a count; `row` as in training, see `hardem_jax.equations.solutions`."""
 
     numbers: tuple[Number, ...]
     row: tuple[int, int, int, int]

@@ -36,8 +36,8 @@ def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.
 
 
 def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
-    """Where the annotated query is in Z: its first row with the same conditions, in any order; -1
-    if nowhere. For measuring, never for training."""
+    """Where the annotated query is in Z: its first row with the same logical form (conditions in
+    any order); -1 if nowhere. To measure, never for training."""
     head = query.select, query.aggregator, len(query.conditions)
     wanted = sorted(comparable_conditions(query))
     for place in np.flatnonzero((question.queries[:, :3] == head).all(1)).tolist():

@@ -34,11 +34,9 @@ FIELDS = 4  # column, operator, first word, last word
 
 
 class Support(NamedTuple):
-    """Queries that are allowed; others have no mass.
-
-    ``links`` ``[B, L, 4]`` int32 are the conditions: column, operator, first and last word, -1 for
-    padding; ``heads`` ``[B, C, A]`` bool the selected columns and aggregators.
-    """
+    """Queries that are allowed; others have no mass. ``links`` ``[B, L, 4]`` int32 are conditions:
+    column, operator, first and last word, -1 for padding; ``heads`` ``[B, C, A]`` bool, columns and
+    aggregators."""
 
     links: Array
     heads: Array
@@ -56,11 +54,9 @@ class Conditions(Protocol):
 
 
 class AllConditions(NamedTuple):
-    """Every operator and every span that does not end before it starts.
-
-    ``operator`` ``[B, C, O]`` sums over spans, with the operator's own; ``last`` ``[B, C, O, W]``,
-    given the last word, over first words; ``first`` ``[B, C, O, W]`` is the distribution's table.
-    """
+    """Every operator and every span that does not end before it starts: ``operator`` ``[B, C, O]``
+    summed over spans; ``last`` ``[B, C, O, W]``, given the last word, over first words; ``first``
+    as in the distribution."""
 
     column: Array
     operator: Array

@@ -180,11 +180,9 @@ def check_space(folder: Path, arrays: Iterable[jax.Array]) -> None:
 
 @contextlib.contextmanager
 def quiet_failures() -> Iterator[None]:
-    """Suppresses reports of a full disk from background threads; the error itself is raised.
-
-    Orbax logs a stack trace per thread, and TensorStore reports to an event loop that the first
-    failure has closed. Such reports may arrive late, so filters stay in place after a failure.
-    """
+    """Suppresses reports of a full disk from background threads, a stack trace each, and to an
+    event loop that the first failure has closed; also late ones, after a failure. The error itself
+    is raised."""
 
     def is_other_error(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -199,17 +197,16 @@ def quiet_failures() -> Iterator[None]:
     logger = logging.getLogger("absl")
     logger.addFilter(is_other_error)
     sys.unraisablehook = report
+    failed = False
     try:
         yield
     except OSError:
+        failed = True
         raise
-    except BaseException:
-        logger.removeFilter(is_other_error)
-        sys.unraisablehook = before
-        raise
-    else:
-        logger.removeFilter(is_other_error)
-        sys.unraisablehook = before
+    finally:
+        if not failed:
+            logger.removeFilter(is_other_error)
+            sys.unraisablehook = before
 
 
 def out_of_space(error: BaseException | None) -> int | None:

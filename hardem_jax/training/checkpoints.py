@@ -128,11 +128,9 @@ class RunCheckpoints:
                 closing.callback(series.close)
 
     def _wait(self) -> None:
-        """Waits for the pending saves of all series.
-
-        Orbax gives the barriers of all its checkpointers the same names. If processes finish
-        one save while they begin another, they meet at the wrong barrier, and the run hangs.
-        """
+        """Waits for the pending saves of all series: their barriers have the same names, so if
+        processes finish one save while they begin another, they meet at the wrong barrier, and the
+        run hangs."""
         for series in self._opened.values():
             series.wait()
 
@@ -163,11 +161,9 @@ class RunCheckpoints:
         series.wait()
 
     def restore(self, like: TrainState, batches: Any) -> tuple[TrainState, dict[str, Any]] | None:
-        """Returns the state and progress in `last` and moves `batches` there; None if empty.
-
-        `like` gives structure, shapes, dtypes and sharding. If the newest checkpoint is damaged,
-        prints a warning, uses the one before and deletes the damaged one.
-        """
+        """The state, laid out like `like`, and progress in `last`, with `batches` moved there; None
+        if empty. If the newest checkpoint is damaged, warns, uses the one before and deletes the
+        damaged one."""
         folder = self._directory / "last"
         usable = _Usable(None, {})
 

@@ -94,11 +94,8 @@ class RunLog:
         self._print(f"compiling the training step (shapes of batches: {shapes})")
 
     def first_step(self, step: int, compiling: float, first: float) -> None:
-        """Logs start-up time and resets the throughput clock so that rates exclude compilation.
-
-        They are the seconds spent ``compiling`` ahead of the first batch, and those of the
-        ``first`` step, from requesting its batch to its result.
-        """
+        """Logs the seconds spent ``compiling`` ahead and in the ``first`` step, from requesting its
+        batch to its result, and resets the clock so that rates exclude compilation."""
         total = self._clock() - self._began
         self._print(
             f"time to first step: {total:.1f} s (ahead-of-time compilation {compiling:.1f} s, "

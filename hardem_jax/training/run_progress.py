@@ -26,11 +26,8 @@ class Mean(NamedTuple):
 
 @dataclasses.dataclass
 class Averager:
-    """Running means of scalar metrics over the steps since the last `reset`.
-
-    A `Mean` is averaged over its own count, and left out while that is 0. All fields are stored
-    with every checkpoint, so a resumed run writes the same averages as an uninterrupted one.
-    """
+    """Running means of scalar metrics over the steps since the last `reset`, of a `Mean` over its
+    own count; stored with every checkpoint, so a resumed run writes the same ones."""
 
     sums: dict[str, float] = dataclasses.field(default_factory=dict)
     count: int = 0
@@ -119,12 +116,9 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
-    """Truncates `metrics.jsonl` to the lines of steps up to `step`.
-
-    Later lines (the last one possibly incomplete) were written by a process that was killed
-    after its last checkpoint; the resumed run writes them again, as it does the evaluation of this
-    step unless the checkpoint includes it (``evaluated``).
-    """
+    """Truncates `metrics.jsonl` to the lines up to `step`: later ones are of a process that was
+    killed after its last checkpoint, and written again, as is this step's evaluation unless it was
+    ``evaluated``."""
     if not path.exists():
         return
     keep = 0

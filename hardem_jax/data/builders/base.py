@@ -146,12 +146,9 @@ _WORK = "work"
 
 
 class SolutionBuilder(tfds.core.ShardBasedBuilder):
-    """A TFDS builder whose records hold Z, in the order of the source; Z may be empty.
-
-    ``folder`` has the official files, ``splits`` are by default those whose files are present.
-    ``processes`` find Z if Beam does not; they are spawned, and the files are the same.
-    ``progress`` wraps what is done for each shard, as `hardem_jax.progress.counted`.
-    """
+    """A TFDS builder whose records hold Z, which may be empty, in the order of the source, from the
+    files of ``folder`` (by default of all splits there). ``processes`` are spawned to find Z if
+    Beam does not; ``progress`` wraps the shards, as `hardem_jax.progress.counted`."""
 
     VERSION = tfds.core.Version("1.0.0")
     # TFDS would look for a file next to the module, with a package that it does not require.

@@ -149,12 +149,9 @@ def _boundaries(question: str) -> tuple[set[int], set[int]]:
 
 
 class Clause(NamedTuple):
-    """Conditions on one column, several if the rules allow it: ``size`` of them.
-
-    ``code`` has their indices in the list of all conditions, as digits in `Combinations.base`,
-    ``mask`` the rows that satisfy them all; ``next_column`` is the index of the first clause of the
-    next one.
-    """
+    """``size`` conditions on one column: ``code`` has their indices among all conditions, as digits
+    in `Combinations.base`, ``mask`` the rows that satisfy them; ``next_column`` is the index of the
+    next one's first clause."""
 
     size: int
     code: int

@@ -273,11 +273,9 @@ def _matching(
 
 
 def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.ndarray:
-    """``[M, S, 6]`` bool: whether results equal the answer; of sums, whether they could.
-
-    Products count, for every set of rows and column at once, the rows that decide; wide tables have
-    tens of millions of these pairs.
-    """
+    """``[M, S, 6]`` bool: whether results equal the answer; of sums, whether they could. Products
+    count the rows that decide, for every set of rows and column at once: wide tables have tens of
+    millions of these pairs."""
     valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     [cell] = answer if len(answer) == 1 else [None]
     rows: list[list[int]] = [[], [], [], []]  # by column: hold the answer, exceed it, ...

@@ -42,12 +42,9 @@ def read_contexts(
     prepend_title: bool = False,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams questions, each with its first passages as documents, as the retriever ranked them.
-
-    A document's id is the passage's, or ``<question id>#<rank>``. ``prepend_title`` puts the title
-    into a line before the text, so that an answer in it counts. ``require_answers=False`` keeps
-    questions without an answer, for prediction.
-    """
+    """Streams questions, each with its first passages as documents (ids are theirs, or ``<question
+    id>#<rank>``); ``prepend_title`` puts the title into a line before the text, so that an answer
+    in it counts. ``require_answers=False`` keeps questions without, for prediction."""
     for place, record, question in _questions(path, skips, require_answers):
         documents: dict[str, Document] = {}
         entries = get_field(record, "ctxs", list, place)
