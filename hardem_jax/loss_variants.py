@@ -131,10 +131,7 @@ def entropy_regularized_loss(
 
 
 def released_mml_loss(
-    log_probs: ArrayLike,
-    *,
-    reduce_fn: ReduceFn | None = jnp.mean,
-    **rows: Unpack[RowOptions],
+    log_probs: ArrayLike, *, reduce_fn: ReduceFn | None = jnp.mean, **rows: Unpack[RowOptions]
 ) -> Array:
     r""":math:`\log \sum_{z \in Z} 1 / P(z \mid x)`, the "MML" of the paper's first public release.
 

@@ -53,11 +53,7 @@ def facts(count: int, seed: int) -> dict[str, list[tuple[str, str, str]]]:
     numbers = [str(number) for number in rng.choice(np.arange(100, 10_000), count, replace=False)]
     return {
         language: [
-            (
-                FACTS[language].format(*words, number),
-                QUESTIONS[language].format(*words),
-                number,
-            )
+            (FACTS[language].format(*words, number), QUESTIONS[language].format(*words), number)
             for words, number in (
                 ([kind[i].split()[which] for kind, i in zip(kinds, row, strict=True)], number)
                 for row, number in zip(chosen, numbers, strict=True)

@@ -120,10 +120,7 @@ _SLOW = ("annealed_at_start", "count_weighted", "released", "entropy")
 #: The losses that have code of their own, those of later work as slow cases.
 over_all_losses = pytest.mark.parametrize(
     "loss",
-    [
-        *(*PAPER_LOSSES, _BY_NAME["em_soft"]),
-        *slow(*(_BY_NAME[name] for name in _SLOW)),
-    ],
+    [*(*PAPER_LOSSES, _BY_NAME["em_soft"]), *slow(*(_BY_NAME[name] for name in _SLOW))],
     ids=str,
 )
 

@@ -124,10 +124,7 @@ def _place(equation: Equation) -> str:
 
 
 def find_equations(
-    passage: str,
-    question: str,
-    answer: float | str,
-    options: DropNum = _DEFAULT,
+    passage: str, question: str, answer: float | str, options: DropNum = _DEFAULT
 ) -> Equations:
     """Finds every equation that gives the answer: Z of DROP (Min et al., 2019, section 4.2).
 
@@ -167,9 +164,7 @@ def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules
     numbers = found.table
     solutions = tuple(
         Equation(
-            formula(row, numbers, rules),
-            tuple(_numbers(row, found, rules)),
-            tuple(row.tolist()),
+            formula(row, numbers, rules), tuple(_numbers(row, found, rules)), tuple(row.tolist())
         )
         for row in found.equations
     )

@@ -36,9 +36,7 @@ SLOTS = ("select", "modify", "link1", "link2")
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["shape", *SLOTS],
-    meta_fields=["kinds"],
+    jax.tree_util.register_dataclass, data_fields=["shape", *SLOTS], meta_fields=["kinds"]
 )
 @dataclasses.dataclass(frozen=True)
 class ProgramDistribution:

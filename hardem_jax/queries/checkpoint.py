@@ -63,9 +63,7 @@ for _pair in _LAYERS.split():
 
 
 def load_sqlova(
-    model_file: str | os.PathLike[str],
-    bert_file: str | os.PathLike[str],
-    encoder: EncoderConfig,
+    model_file: str | os.PathLike[str], bert_file: str | os.PathLike[str], encoder: EncoderConfig
 ) -> SQLova:
     """The parser in the two files that naver/sqlova writes; reading them needs torch.
 

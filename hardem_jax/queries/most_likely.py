@@ -250,11 +250,7 @@ def _best_heads(scores: QueryScores, allowed: np.ndarray) -> list[tuple[float, t
 
 
 def execution_guided(
-    table: Table,
-    question: str,
-    words: np.ndarray,
-    scores: QueryScores,
-    rules: SqlRules,
+    table: Table, question: str, words: np.ndarray, scores: QueryScores, rules: SqlRules
 ) -> np.ndarray:
     """The query that SQLova's execution-guided decoding finds, ``[ROW_WIDTH]`` int16.
 

@@ -49,10 +49,7 @@ def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
         match=answer_match(question),
     )
     return dataclasses.replace(
-        asked,
-        queries=found.queries,
-        num_queries=found.size,
-        max_conditions=found.max_conditions,
+        asked, queries=found.queries, num_queries=found.size, max_conditions=found.max_conditions
     )
 
 

@@ -57,10 +57,7 @@ _FIELDS = "question, Q0, passage, rank, score and tag"
 
 
 def read_passages(
-    path: PathLike,
-    *,
-    skips: ExclusionCounts,
-    only: Container[str] | None = None,
+    path: PathLike, *, skips: ExclusionCounts, only: Container[str] | None = None
 ) -> Iterator[Passage]:
     """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV, also ``.gz``.
     `skips` counts what is left out (bad rows, no id or text, an id seen before); passages not in

@@ -112,10 +112,7 @@ def pad_taggings(
         if window is None or not batch["holds"][row]:
             continue
         mentions, chosen = taggings_of(
-            window,
-            words[row, : counts[row]],
-            max_mentions=max_mentions,
-            max_taggings=num_taggings,
+            window, words[row, : counts[row]], max_mentions=max_mentions, max_taggings=num_taggings
         )
         batch["mentions"][row, : len(mentions)] = mentions
         batch["solutions"][row, : len(chosen), : len(mentions)] = chosen

@@ -47,9 +47,7 @@ from hardem_jax.spans.model import SelectorInput, SoftmaxOver, SpanReader
 
 _SPANS, _SELECTOR = "qa_outputs", "qa_classifier"
 _TABLE = WeightTable(
-    {**dense(_SPANS, "spans"), **dense(_SELECTOR, "selector")},
-    prefix="span_predictor.",
-    ignored="",
+    {**dense(_SPANS, "spans"), **dense(_SELECTOR, "selector")}, prefix="span_predictor.", ignored=""
 )
 #: Key of ``config.json`` for what other programs do not know.
 _OWN = "hardem_jax"

@@ -293,10 +293,7 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
         value, metrics = objective(log_probs, step=step, key=key, where=where)
         metrics |= z_metrics(log_probs, where)
         metrics |= visit_metrics(
-            log_probs,
-            where,
-            true_solution=batch.get("true_solution"),
-            memory=batch.get("memory"),
+            log_probs, where, true_solution=batch.get("true_solution"), memory=batch.get("memory")
         )
         if "where" in batch:  # the encoder reads tokens
             metrics |= token_metrics(batch)

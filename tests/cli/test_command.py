@@ -143,10 +143,7 @@ def test_a_reader_that_has_enough_ends_the_program_quietly(lines):
         ("train --data x --devv y --out z", "Missing from test train: --dev PATH"),
         ("train --data x --dev y --out z objective:hardem", "objective:hard-em"),
         # A flag of another command is not suggested for itself.
-        (
-            "evaluate --run-dir x --data y --split dev",
-            "options: --split, dev For full",
-        ),
+        ("evaluate --run-dir x --data y --split dev", "options: --split, dev For full"),
     ],
 )
 def test_what_is_no_flag_ends_with_code_2(line, told, capsys):

@@ -108,8 +108,7 @@ LAYOUTS = {
         name="dev.jsonl",
     ),
     "nq open": Layout(
-        read_nq_open,
-        [{"id": id, "question": "who", "answer": ["Ada"]} for id in IDS],
+        read_nq_open, [{"id": id, "question": "who", "answer": ["Ada"]} for id in IDS]
     ),
     "dpr": Layout(
         read_contexts,

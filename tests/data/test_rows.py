@@ -52,11 +52,7 @@ def test_columns_of_any_name_numbers_and_several_answers(tmp_path):
         ("q,answer,text\nWho?,Ann,x\n", Columns(), "(--columns.question names another), found 'q'"),
         ("question,answer,text\nW,A,x\n", Columns(id="nr"), "expected a column 'nr'"),
         ("question,question\n1,2\n", Columns(), "found 'question' twice"),
-        (
-            json.dumps({**ROW, "text": ["x"]}),
-            Columns(),
-            "to be a text, found a list",
-        ),
+        (json.dumps({**ROW, "text": ["x"]}), Columns(), "to be a text, found a list"),
         (json.dumps({**ROW, "answer": True}), Columns(), "to be a text, found true or false"),
         ("[1]", Columns(), "item 1: expected an object, found an integer"),
         ("", Columns(), "found an empty file"),

@@ -93,7 +93,7 @@ def test_settings_with_a_meaning_of_their_own_are_flags(module):
     loop = named_settings(LoopConfig(1, monitor="em"), "loop")
     meanings = {name: meaning(name) for name in (*names, *loop)}
     assert {name for name, means in meanings.items() if means != Meaning.ROW} == {
-        *("objective", "dev_questions", "loop.seed"),
+        *("objective", "dev_questions", "loop.seed")
     }
 
 

@@ -81,10 +81,7 @@ def write_contexts(
     start, between, end = ("[\n", ",", "]\n") if is_list else ("", "", "")
     total = count = 0
     make_out(path.parent)
-    with (
-        new_file(path) as partial,
-        opened(partial, "wt", encoding="utf-8", newline="\n") as file,
-    ):
+    with new_file(path) as partial, opened(partial, "wt", encoding="utf-8", newline="\n") as file:
         file.write(start)
         for record in _all_records(questions, left_out):
             file.write((between if total else "") + json.dumps(record, ensure_ascii=False))
