@@ -5,18 +5,14 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import hardem_jax
 from hardem_jax.registry import TASKS
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.processes import ROOT, modules_loaded_by, python
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 EXPERIMENTS = "experiments"
@@ -226,12 +222,6 @@ def test_a_wrong_import_is_found(module, source, culprit):
     assert all(re.match(rf"{re.escape(module)} imports {re.escape(culprit)}\b", f) for f in found)
 
 
-def modules_loaded_by(statement: str) -> set[str]:
-    command = [sys.executable, "-c", f"import sys; {statement}; print(*sys.modules)"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
-
-
 def test_import_is_light():
     loaded = modules_loaded_by("import hardem_jax")
     assert "hardem_jax" in loaded and "jax" not in loaded
@@ -252,7 +242,7 @@ def test_type_checkers_see_a_use_of_every_name():
     file = ROOT / "tests" / "typing" / "public_api.py"
     used = {node.id for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Name)}
     assert {*hardem_jax.__all__} <= used
-    subprocess.run([sys.executable, file], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    python(file)
 
 
 def test_other_names_are_unknown():

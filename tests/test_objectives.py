@@ -218,18 +218,11 @@ def test_a_label_names_what_is_not_default():
     assert label(OwnObjective()) == "mine"
 
 
-@pytest.mark.parametrize(
-    "tau, text",
-    [
-        (4000, "4000"),
-        (4000.0, "4000"),
-        (0.1, "0.1"),
-        (1e6, "1e+06"),
-        (1000001.0, "1000001"),
-        (1 / 3, "0.3333333333333333"),
-        (float("inf"), "inf"),
-    ],
-)
+TAUS = [(4000, "4000"), (4000.0, "4000"), (0.1, "0.1"), (1e6, "1e+06"), (1000001.0, "1000001")]
+TAUS += [(1 / 3, "0.3333333333333333"), (float("inf"), "inf")]
+
+
+@pytest.mark.parametrize("tau, text", TAUS)
 def test_a_number_in_a_label_is_exact(tau, text):
     assert label(HardEM(tau=tau)) == f"Hard EM, tau {text}"
     assert float(text) == tau

@@ -11,18 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hardem_jax.posteriors import Annealed, Sampled, Tempered, TopK, at, first, hard, soft, uniform
 from tests.loss_cases import random_rows, shuffled_ragged
 
-POSTERIORS = {
-    "hard": hard,
-    "first": first,
-    "soft": soft,
-    "uniform": uniform,
-    "tempered(0.5)": Tempered(0.5),
-    "tempered(1e6)": Tempered(1e6),
-    "top_k(1)": TopK(1),
-    "top_k(3)": TopK(3),
-    "top_k(9)": TopK(9),
-    "annealed": Annealed(tau=100).at(50, None),
-}
+POSTERIORS = {"hard": hard, "first": first, "soft": soft, "uniform": uniform}
+POSTERIORS |= {f"tempered({power})": Tempered(float(power)) for power in ("0.5", "1e6")}
+POSTERIORS |= {f"top_k({k})": TopK(k) for k in (1, 3, 9)}
+POSTERIORS |= {"annealed": Annealed(tau=100).at(50, None)}
 COMPILED = {name: jax.jit(posterior) for name, posterior in POSTERIORS.items()}
 RAGGED = {name: jax.jit(x, static_argnames="num_segments") for name, x in POSTERIORS.items()}
 over_all_posteriors = pytest.mark.parametrize("name", POSTERIORS)

@@ -6,7 +6,6 @@ import ast
 import functools
 import math
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 
 import hardem_jax
 from hardem_jax.registry import TASKS
+from tests.processes import ROOT, python
 from tests.tiny import write_checkpoint
 
-ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -99,11 +98,6 @@ def test_the_core_needs_nothing_but_jax_and_numpy_and_nothing_has_an_upper_bound
     ]
 
 
-def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *words, "-c", code]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 def hiding(*packages: str) -> str:
     """Code after which nothing finds these packages."""
     code = "import sys, runpy, importlib.util as u; find = u.find_spec\n"
@@ -172,23 +166,23 @@ def test_a_room_asks_for_packages_of_the_extra_it_names():
 
 
 def test_a_missing_package_is_one_line_that_names_its_extra():
-    run = run_python(hiding("flax") + "import hardem_jax.losses, hardem_jax.encoders")
-    last = run.stderr.splitlines()[-1]
+    code = hiding("flax") + "import hardem_jax.losses, hardem_jax.encoders"
+    last = python("-c", code, code=1).stderr.splitlines()[-1]
     line = "flax: not installed (pip install '.[models]' in a checkout)"
     assert last == f"hardem_jax.errors.MissingPackageError: {line}"
 
 
 def test_the_installed_command_names_the_extra_that_it_lacks():
-    run = run_python(hiding("tyro") + "from hardem_jax.__main__ import main; main()")
+    code = hiding("tyro") + "from hardem_jax.__main__ import main; main()"
     needed = "error: tyro: not installed (pip install '.[train]' in a checkout)\n"
-    assert (run.returncode, run.stderr) == (1, needed)
+    assert python("-c", code, code=1).stderr == needed
 
 
 def test_a_command_names_the_extra_that_it_lacks():
     code = hiding("bm25s") + "sys.argv[1:] = ['index', '--help']\n"
-    run = run_python(code + "runpy.run_module('experiments.retrieve', run_name='__main__')")
-    line = "error: bm25s: not installed (pip install '.[retrieval]' in a checkout)"
-    assert (run.returncode, run.stderr.splitlines()) == (1, [line])
+    code += "runpy.run_module('experiments.retrieve', run_name='__main__')"
+    line = "error: bm25s: not installed (pip install '.[retrieval]' in a checkout)\n"
+    assert python("-c", code, code=1).stderr == line
 
 
 @pytest.mark.parametrize("extra", ["beam", "buckets", "parity"])
@@ -208,15 +202,13 @@ def test_readme_has_three_commands_of_one_line_each():
     [quickstart], [plan], [tests] = (block.splitlines() for block in readme_blocks("sh"))
     # .ci/run runs these two.
     assert quickstart.endswith("-m experiments.quickstart") and tests.endswith("-m pytest -n 2")
-    command = [sys.executable, *plan.split()[1:]]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    assert plan.endswith("--dry-run") and b"experiments.wikisql prepare" in printed
+    printed = python(*plan.split()[1:]).stdout
+    assert plan.endswith("--dry-run") and "experiments.wikisql prepare" in printed
 
 
 def test_readme_example_prints_what_it_says():
     example, _ = readme_blocks("python")
-    run = run_python(example, "-W", "error")
-    assert run.returncode == 0, run.stderr
+    run = python("-W", "error", "-c", example)
     promised = re.search(r"^print\(.*\)  # (\d+\.\d+)", example, flags=re.MULTILINE)
     assert promised
     # Hard EM takes 0.3 over 0.1 in the first row; the second row has 0.25 alone.
@@ -231,9 +223,7 @@ def test_readme_reader_learns_from_examples_and_answers(tmp_path):
     encoder = write_checkpoint(tmp_path / "bert", positions=300)
     example = example.replace("sentence-transformers/all-MiniLM-L6-v2", str(encoder))
     example = example.replace("runs/first-reader", str(tmp_path / "run"))
-    run = run_python(example)
-    assert run.returncode == 0, run.stderr
-    assert re.search(r"^\d+% \w", run.stdout, flags=re.MULTILINE)
+    assert re.search(r"^\d+% \w", python("-c", example).stdout, flags=re.MULTILINE)
 
 
 def test_one_version_and_one_release_date():

@@ -22,9 +22,8 @@ from hardem_jax.settings import from_json, to_json
 from hardem_jax.training.loop import NonFiniteLossError
 from tests import commands
 from tests.marks import needs_hangup
+from tests.processes import python
 from tests.robustness.flags import COMMANDS, valid_instance
-
-ROOT = Path(__file__).resolve().parents[2]
 
 NAN = NonFiniteLossError(7, ["q1", "q2"], {"loss": float("nan"), "grad_norm": float("inf")})
 
@@ -209,10 +208,8 @@ def test_an_encoder_on_the_hub_needs_a_network(monkeypatch, capsys):
 
 def test_what_needs_an_extra_says_so():
     code = "import sys; sys.modules['flax'] = None; from hardem_jax import Reader"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stderr.endswith(
-        "Reader needs flax: not installed (pip install '.[all]' in a checkout)\n"
-    )
+    told = "Reader needs flax: not installed (pip install '.[all]' in a checkout)\n"
+    assert python("-c", code, code=1).stderr.endswith(told)
 
 
 @pytest.mark.parametrize("kind", COMMANDS)

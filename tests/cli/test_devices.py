@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -15,8 +14,7 @@ from hardem_jax.cli.command import parse
 from hardem_jax.cli.train import VARIABLE, OnDevices, _commit, enable_compilation_cache, made_by
 from hardem_jax.errors import InputError
 from tests.commands import refused
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import python
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,13 +46,7 @@ def test_a_platform_that_is_not_there_is_one_line(platform):
         pytest.skip("this machine has it")
     code = "from hardem_jax.cli.command import run_command; from tests.cli.test_devices import *"
     code += "; run_command(Meshed, prog='test', argv=[])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"JAX_PLATFORMS": platform, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2, done.stderr
+    done = python("-c", code, code=2, JAX_PLATFORMS=platform)
     line = f"error: JAX_PLATFORMS={platform}: expected a platform that JAX can use here, found "
     assert done.stderr.startswith(line) and done.stderr.count("\n") == 1
 

@@ -3,11 +3,11 @@
 import json
 import re
 import subprocess
-import sys
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.pages import DOCS, blocks
+from tests.processes import python
 
 # What reads the command lines: words separated by one control character, commands by another.
 SHELL = r"""
@@ -46,16 +46,8 @@ def errors():
     commands = {page: commands_of(page) for page in PAGES}
     commands[""] = [["experiments.drop", *UNTYPABLE.split()]]
     typed = [words for own in commands.values() for words in own]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.docs.parsing"],
-        cwd=ROOT,
-        input=json.dumps([[word for word in words if word != "..."] for words in typed]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = iter(json.loads(done.stdout))
+    lines = json.dumps([[word for word in words if word != "..."] for words in typed])
+    found = iter(json.loads(python("-m", "tests.docs.parsing", stdin=lines).stdout))
     return {page: [(words, next(found)) for words in own] for page, own in commands.items()}
 
 

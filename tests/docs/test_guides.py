@@ -1,32 +1,21 @@
 """The guides do what they say: their blocks run in order and print what they show."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import blocks
+from tests.processes import python
 
 _NUMBER = r"\d+(?:\.\d+)?"
 
 
 def run_python(code: str, folder: Path) -> str:
     """What a program prints; it may neither fail nor warn."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    return python("-W", "error", "-c", code, folder=folder).stdout
 
 
 def assert_prints(found: str, shown: str, *, within: float) -> None:

@@ -2,11 +2,8 @@
 
 import doctest
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -16,6 +13,7 @@ from hardem_jax.documents.mentions import execute_span
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.docs.shell import run_shell
 from tests.docs.test_guides import run_python
+from tests.processes import python
 from tests.tiny import write_checkpoint
 
 
@@ -26,8 +24,7 @@ def finished(tmp_path_factory):
     # The corpus of step 2, by its own command, smaller.
     [make] = [block for block in blocks("tutorial.md", "bash") if "invented_lives" in block]
     script, *flags = make.replace("$DATA", "data/lives").split()[1:]
-    command = [sys.executable, ROOT / script, *flags, "--train", "16", "--dev", "8"]
-    subprocess.run(command, cwd=folder, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    python(ROOT / script, *flags, "--train", 16, "--dev", 8, folder=folder)
     encoder = write_checkpoint(folder / "bert", positions=192, layers=3)
     variables = {"DATA": "data/lives", "ENCODER": str(encoder), "STEPS": "4"}
     printed = run_shell("tutorial.md", folder, variables, leave_out="pip install")

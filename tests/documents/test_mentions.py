@@ -1,7 +1,7 @@
 """Z of span tasks: what is found, what is not, in which order."""
 
 import itertools
-import unicodedata
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from hardem_jax.documents.mentions import (
     trim_span,
 )
 from hardem_jax.words import split_words, squad_form
+
+HINDI = "\u0939\u093f\u0928\u094d\u0926\u0940"
 
 
 def mentions(text, *aliases):
@@ -52,17 +54,9 @@ def mentions(text, *aliases):
         ("Le caf\u00e9.", ["cafe\u0301"], ["caf\u00e9"]),
         ("Le cafe\u0301s.", ["cafe\u0301s"], ["cafe\u0301s"]),
         ("q\u0303a b", ["q\u0303a"], ["q\u0303a"]),
-        (
-            "\u0939\u093f\u0928\u094d\u0926\u0940 x",
-            ["\u0939\u093f\u0928\u094d\u0926\u0940"],
-            ["\u0939\u093f\u0928\u094d\u0926\u0940"],
-        ),
+        (f"{HINDI} x", [HINDI], [HINDI]),
         # Scripts without spaces: a mention may begin and end at any letter.
-        (
-            "故宫位于北京市中心，建于1420年。",
-            ["北京市", "1420年", "1420"],
-            ["北京市", "1420", "1420年"],
-        ),
+        ("故宫位于北京市，1420年。", ["北京市", "1420年", "1420"], ["北京市", "1420", "1420年"]),
         ("私は東京タワーに行った。", ["東京タワー", "タワー"], ["東京タワー", "タワー"]),
         ("\uff76\uff9e\uff7d会社", ["ガス"], ["\uff76\uff9e\uff7d"]),
         ("他用iPhone打电话", ["iphone"], ["iPhone"]),
@@ -70,11 +64,7 @@ def mentions(text, *aliases):
         ("พ.ศ. ๒๕๖๓", ["๒๕๖๓"], ["๒๕๖๓"]),
         # Korean particles follow without a space, written composed or not.
         ("서울에서 서울은", ["서울"], ["서울", "서울"]),
-        (
-            unicodedata.normalize("NFD", "서울에서"),
-            ["서울"],
-            [unicodedata.normalize("NFD", "서울")],
-        ),
+        (normalize("NFD", "서울에서"), ["서울"], [normalize("NFD", "서울")]),
         # What is not shown inside a word hides no mention, and at its ends is no part of it.
         ("The co\u00adop, \u200bco\u200bop\u200b.", ["coop"], ["co\u00adop", "co\u200bop"]),
         ("a co\u2060op", ["co\ufeffop"], ["co\u2060op"]),
@@ -145,22 +135,13 @@ def test_does_not_find(text, alias):
     assert mentions(text, alias) == []
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "expected"),
-    [
-        (4, 16, (8, 16)),  # without the article
-        (8, 13, (8, 13)),  # exactly a word
-        (8, 16, (8, 16)),
-        (9, 16, (14, 16)),  # a word cut at its start
-        (8, 15, (8, 13)),  # and at its end
-        (9, 13, None),
-        (8, 12, None),
-        (0, 17, (0, 16)),
-        (7, 14, (8, 13)),
-        (4, 7, (4, 7)),
-        (3, 4, None),
-    ],
-)
+# From an article on, words whole, and words cut at their start and at their end.
+TRIMMED = [(4, 16, (8, 16)), (8, 13, (8, 13)), (8, 16, (8, 16)), (0, 17, (0, 16)), (4, 7, (4, 7))]
+TRIMMED += [(9, 16, (14, 16)), (9, 13, None), (8, 15, (8, 13)), (8, 12, None), (7, 14, (8, 13))]
+TRIMMED += [(3, 4, None)]
+
+
+@pytest.mark.parametrize(("start", "end", "expected"), TRIMMED)
 def test_a_mention_is_trimmed_to_the_words_wholly_inside(start, end, expected):
     assert trim_span(split_words("See the Daily It."), start, end) == expected
 

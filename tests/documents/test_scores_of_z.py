@@ -72,15 +72,9 @@ def scoring(metric, text: str, gold: str) -> list[tuple[int, int]]:
 
 def written(gold: str, rng: np.random.Generator) -> str:
     """The gold as somebody else might have written it."""
-    return [
-        lambda: gold,
-        lambda: gold.upper(),
-        lambda: "the " + gold,
-        lambda: gold.strip(string.punctuation + " ") + ".",
-        lambda: gold.replace("-", ""),
-        lambda: gold.replace(",", ""),
-        lambda: gold.replace(" ", "  "),
-    ][rng.integers(7)]()
+    forms = [gold, gold.upper(), "the " + gold, gold.strip(string.punctuation + " ") + "."]
+    forms += [gold.replace("-", ""), gold.replace(",", ""), gold.replace(" ", "  ")]
+    return forms[rng.integers(7)]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -97,12 +91,9 @@ def test_z_has_a_span_that_scores_if_there_is_one(language):
                 continue
             if scoring(metric, text, gold):
                 checked += 1
-                assert any(metric.exact_match(text[a:b], [gold]) == 1 for a, b in found), (
-                    name,
-                    text,
-                    gold,
-                    [text[a:b] for a, b in found],
-                )
+                texts = [text[a:b] for a, b in found]
+                right = any(metric.exact_match(span, [gold]) == 1 for span in texts)
+                assert right, (name, text, gold, texts)
     assert checked > 50
 
 

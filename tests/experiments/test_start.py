@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import ROOT, python
+
 # Each takes at least a third of a second to import, alone or by what it imports.
 HEAVY = {
     *("apache_beam", "bm25s", "flax", "grain", "jax", "jaxlib", "matplotlib", "optax", "orbax"),
@@ -82,16 +79,7 @@ def runnable_modules() -> list[str]:
 
 @pytest.fixture(scope="module")
 def runs() -> list[dict]:
-    command = [sys.executable, "-c", RUNNER, json.dumps(sorted(HEAVY))]
-    run = subprocess.run(
-        [*command, json.dumps(runnable_modules())],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    run = python("-c", RUNNER, json.dumps(sorted(HEAVY)), json.dumps(runnable_modules()))
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 

@@ -12,14 +12,7 @@ from hardem_jax.programs.model import FIELD_FACTS, KINDS, LINK_FACTS, ProgramPar
 from hardem_jax.programs.solutions.rules import may_modify, may_select
 from hardem_jax.programs.solutions.types import OPERATORS, PARTS, SHAPES, Field, Shape
 
-CONFIG = BertConfig(
-    vocab_size=30,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=40,
-)
+CONFIG = BertConfig(30, 8, 1, 2, 16, max_position_embeddings=40)
 # Two examples: words, tokens of each column, fields, links.
 WORDS = (3, 5)
 HEADERS = ((2, 1), (1, 3, 1))

@@ -13,14 +13,7 @@ from hardem_jax.queries import model
 from hardem_jax.queries.model import SQLova
 from tests.encoders.modules import assert_trees_close, drawn
 
-CONFIG = BertConfig(
-    vocab_size=30,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=32,
-)
+CONFIG = BertConfig(30, 8, 2, 2, 16, max_position_embeddings=32)
 SIZE = 6
 # Two examples: wordpieces of the question, words' first pieces, wordpieces of the headers.
 QUESTIONS = (4, 6)

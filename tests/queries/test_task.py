@@ -73,17 +73,9 @@ def test_scores_are_what_they_say():
     assert [a.result for a in answers] == [["ann"], ["ann"], ["cy"]]
     third = 100 / 3
     assert len(question().queries) == 4  # see `enumerate_sql`
-    expected = {
-        "accuracy": 2 * third,
-        "non-empty accuracy": 2 * third,
-        "accuracy |Z|=3-4": 2 * third,
-        "in Z": 2 * third,
-        "logical form": third,
-        "annotated if right": 50,
-        "gold in Z": 100,
-        "hit@1": third,
-        "hit@5": 100,
-    }
+    of_two = "accuracy", "non-empty accuracy", "accuracy |Z|=3-4", "in Z"
+    expected = dict.fromkeys(of_two, 2 * third) | {"logical form": third, "hit@1": third}
+    expected |= {"annotated if right": 50, "gold in Z": 100, "hit@5": 100}
     assert {name: scores[name] for name in expected} == pytest.approx(expected)
     assert 0 < scores["P<0.0001"] <= scores["P<0.001"] < 100
     without, _, _ = run([right], [question()])

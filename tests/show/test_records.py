@@ -121,17 +121,13 @@ def test_queries():
     assert few == record.solutions[-1]
 
 
+AFTER_ANN = "values(who) of next of (who = 'ann')"
+
+
 @pytest.mark.parametrize(
     ("asked", "answer", "text", "place", "select", "words"),
     [
-        (
-            "Who is after Ann?",
-            "bo",
-            "values(who) of next of (who = 'ann')",
-            "row 0 → row 1",
-            0,
-            "Ann",
-        ),
+        ("Who is after Ann?", "bo", AFTER_ANN, "row 0 → row 1", 0, "Ann"),
         ("How many are there?", "3", "count of all rows", "every row", ROW_NUMBER, None),
     ],
 )

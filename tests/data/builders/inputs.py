@@ -99,15 +99,8 @@ def write_wikitablequestions(folder):
     (folder / "data" / "random-split-1-train.tsv").write_text("\n".join(lines) + "\n")
 
 
-DATA_SETS = {
-    "triviaqa": TriviaQA,
-    "narrativeqa": NarrativeQA,
-    "nq_open": NQOpen,
-    "drop": DropNum,
-    "wikisql": WikiSQL,
-    "wtq": WikiTableQuestions,
-    "wtq_programs": WikiTablePrograms,
-}
+DATA_SETS = {"triviaqa": TriviaQA, "narrativeqa": NarrativeQA, "nq_open": NQOpen, "drop": DropNum}
+DATA_SETS |= {"wikisql": WikiSQL, "wtq": WikiTableQuestions, "wtq_programs": WikiTablePrograms}
 
 
 def make(name, root, out, *, data_set=None, **more):
