@@ -2,13 +2,11 @@
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data.builders.base import SolutionBuilder, quiet
 from hardem_jax.data.built import open_build
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -125,17 +123,6 @@ def test_repeated_questions_are_here_once_and_counted(numeric):
         data = NumericQuestions.open(numeric, name)
         assert sorted(data.scored_ids()).count("q4") == 2
         assert len(data.scored_ids()) == 8 and data.count == 8 - len(data.left_out) - 1
-
-
-def test_a_build_without_the_golds_of_repetitions_is_refused(numeric, tmp_path):
-    shutil.copytree(numeric, tmp_path / "old")
-    (file,) = (tmp_path / "old").rglob("dev.index.json")
-    index = json.loads(file.read_text())
-    del index["repeated"]
-    file.write_text(json.dumps(index))
-    write_checksums(file.parent, [x for x in file.parent.iterdir() if x.name != MANIFEST])
-    with pytest.raises(InputError, match="golds of questions that are repeated.*build it again"):
-        NumericSplit(tmp_path / "old", "dev")
 
 
 # Tables.
