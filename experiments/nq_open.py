@@ -35,8 +35,10 @@ class Prepare(triviaqa_open.Prepare):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate(triviaqa_open.Evaluate):
-    """Score a trained reader, and choose how many passages to read: ``--sweep 10 20 40 80`` scores
-    every number on the development split, ``--num-documents`` reads so many of the test split.
+    """Score a trained reader, and choose how many passages to read.
+
+    On the development split, ``--sweep 10 20 40 80`` scores every number out of one reading and
+    names the best; on the test split, ``--num-documents`` reads that many.
 
     Attributes:
         predictions: write the answers here, as JSON lines with the ``question`` and its

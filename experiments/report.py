@@ -15,8 +15,9 @@ from hardem_jax.settings import to_json
 
 
 class Report:
-    """What a command with these flags measures, and on which machine: make it before the work, so
-    that a file ``out`` that cannot be written shows at once, and the load is that of before."""
+    """What a command with these flags measures, and on which machine. Make it before the work: then
+    a file ``out`` that cannot be written shows at once, and the load is that before the work.
+    Tables are written next to ``out``, as Markdown."""
 
     def __init__(self, command: Any, out: Path | None):
         self._command, self._out, self._machine = command, out, machine()
@@ -33,8 +34,8 @@ class Report:
             write_json(self._out, {**about, **content})
 
     def write(self, content: Mapping[str, Any], *shown: Any) -> None:
-        """Writes the files, if any (tables as Markdown, `content` as JSON), and prints tables,
-        lines and the machine."""
+        """Writes the files, if any, and prints tables, lines and the machine. Tables go to the
+        Markdown file, `content` to the JSON, beside ``flags`` and ``machine``."""
         self.save(content)
         about, out = self._machine, self._out
         if out is not None:
@@ -58,7 +59,7 @@ def table(
     *,
     left: int = 1,
 ) -> Table:
-    """A table of results by key, a missing one an empty cell; ``left`` columns are aligned left.
+    """A table of results by key; a missing one is an empty cell. ``left`` columns are aligned left.
     ``columns``: name -> key, or key, factor and digits, see `cell`."""
     drawn = Table(title=title)
     for index, name in enumerate(columns):
@@ -116,8 +117,8 @@ def machine() -> dict[str, Any]:
 
 
 def print_whole(*shown: Any) -> None:
-    """Prints tables and lines to the terminal, or in 140 columns for a file; columns that do not
-    fit follow in another table, beside those that are aligned left."""
+    """Prints tables and lines to the terminal, or in 140 columns for a file. Columns of a table
+    that do not fit follow in another, beside those that are aligned left."""
     console = Console(width=None if Console().is_terminal else 140)
     for item in shown:
         for part in _parts(item, console.width) if isinstance(item, Table) else [item]:

@@ -217,8 +217,8 @@ class Join:
     def _asked(
         self, run: Mapping[str, Ranking], skips: ExclusionCounts
     ) -> list[tuple[str, OpenQuestion]]:
-        """The questions of the run, each after the id that it gives them (one that the file repeats
-        stands for each of its questions); others are skipped."""
+        """The questions of the run, each after the id that it gives them; others are skipped. An id
+        that the file repeats stands for each of its questions."""
         asked: list[tuple[str, OpenQuestion]] = []
         absent: list[tuple[str, OpenQuestion]] = []
         read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
@@ -238,8 +238,9 @@ class Join:
 
 
 class _Results:
-    """Counts on the way. A passage mentions an answer if its words are in it, as for Z: 1 -
-    recall@n is the share of questions without a solution in the first n passages."""
+    """Counts statistics of questions and their passages on the way. A passage mentions an answer if
+    its words are in it, as for Z. So 1 - recall@n is the share of questions without a solution in
+    the first n passages."""
 
     def __init__(self, file: Path, depth: int, skips: ExclusionCounts):
         self._file, self._depth, self._skips = file, depth, skips

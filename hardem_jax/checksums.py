@@ -15,8 +15,8 @@ _PARTIAL = f"{MANIFEST}.partial"
 
 
 def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
-    """Records every file below ``folder``, and of a subfolder with a record of its own only that;
-    call it last, before renaming the folder into place."""
+    """Records every file below ``folder``; call it last, before renaming the folder into place. For
+    a subfolder with a record of its own, only that record is recorded."""
     files = _files(folder) if files is None else files
     own = (folder / MANIFEST, folder / _PARTIAL)
     names = sorted(file.relative_to(folder) for file in files if file.is_file() and file not in own)
@@ -31,8 +31,8 @@ def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
 
 
 def verify_checksums(folder: Path) -> None:
-    """Compares every recorded file of ``folder``, and no other, with its size and checksum: reads
-    every byte once, using all cores."""
+    """Compares every recorded file of ``folder`` with its recorded size and checksum. Ignores files
+    that are not in the record. Reads every byte once, using all cores."""
     recorded = _read_manifest(folder / MANIFEST)
     with _pool() as pool:
         for fault in pool.map(lambda item: _fault(folder / item[0], item[1]), recorded.items()):

@@ -51,8 +51,8 @@ class InputError(ValueError):
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the program, after it had cleaned up, with code 128 plus `signum`; `recorded`:
-    it stops even if this is raised where Python ignores exceptions."""
+    """A signal ended the program, after it had cleaned up; it exits with 128 plus `signum`.
+    `recorded`: the program stops even if this is raised where Python ignores exceptions."""
 
     def __init__(self, signum: int, message: str, *, recorded: bool = False) -> None:
         self.signum = signum
@@ -89,8 +89,8 @@ def one_line(message: str) -> str:
 
 
 def found_by(error: OSError) -> str:
-    """What an operation on a path found, to complete "expected a file, found ..."; if nothing has
-    that name, with a file or folder beside it of a similar one."""
+    """Describes what an operation on a path found, to complete "expected a file, found ...". If
+    nothing has that name, it names a file or folder beside it with a similar one."""
     found = _FOUND.get(error.errno or 0, f"an error ({error.strerror or error})")
     return found + (similar_path(error.filename) if error.errno == errno.ENOENT else "")
 

@@ -10,8 +10,8 @@ SECONDS = 10  # timeout for the hub's answer
 
 def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
     """The local folder with files of a hub repository, downloaded if needed. The hub is asked once
-    whether it exists: without a network, its client would retry each request for most of a
-    minute."""
+    whether the repository exists: without a network, its client would retry every request for most
+    of a minute."""
     from huggingface_hub import HfApi, snapshot_download  # takes seconds to import
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -32,8 +32,8 @@ def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
 
 
 def upload(folder: Path, name: str, *, private: bool = True) -> str:
-    """Uploads the files of a folder to a model repository of the hub, with the token of ``hf auth
-    login`` or ``HF_TOKEN``, and returns its address."""
+    """Uploads the files of a folder to a model repository of the hub, and returns its address. The
+    token is that of ``hf auth login`` or the environment (``HF_TOKEN``)."""
     from huggingface_hub import HfApi  # takes seconds to import
 
     try:

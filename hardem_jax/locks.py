@@ -26,9 +26,12 @@ class InUse(InputError):
 
 @contextlib.contextmanager
 def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterator[None]:
-    """Locks an existing folder, or something in it, until the context or the process ends, however
-    it does (`flock`); a file names the owner. Raises `InUse`, or waits if ``wait``; warns on a file
-    system without locks."""
+    """Locks an existing folder, or something in it, until the context or the process ends.
+
+    The kernel (`flock`) releases the lock however the process ends. A file in the folder names the
+    owner; a killed process leaves the file, but no lock on it. On a file system without locks, a
+    warning goes to stderr. Raises `InUse`, or waits for the other's end if ``wait``.
+    """
     check_unicode(str(folder), "folder")
     file = folder / name
     # Messages name what users know: the folder, or the thing in it that the lock is named after.

@@ -19,9 +19,9 @@ def mesh_of(*arrays: Any) -> jax.sharding.AbstractMesh | None:
 def on_own_rows(
     function: Callable[..., Any], *arrays: Any, shared: Sequence[Any] = (), with_first: bool = False
 ) -> Any:
-    """`function(*arrays, *shared)` by every device on its own rows of the ``[N, ...]`` arrays, for
-    kernels, which the compiler cannot partition; with `with_first`, after the number, uint32, of
-    its first row."""
+    """Calls `function(*arrays, *shared)` on every device of a mesh with its own rows of the arrays.
+    This is for kernels, which the compiler cannot partition. Arrays and outputs are ``[N, ...]``.
+    With `with_first`, the number of its first row, uint32, comes before the arrays."""
 
     def call(first, *inputs):
         return function(first, *inputs) if with_first else function(*inputs)

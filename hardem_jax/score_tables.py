@@ -35,8 +35,8 @@ def top(scores: Array, k: int) -> tuple[Array, Array]:
 
 
 def draw(key: Array, logits: Array) -> Array:
-    """``[..., N]`` -> ``[...]`` int32, one index per row of logits; 0 if it has no entry, and
-    arbitrary if none is possible."""
+    """``[..., N]`` -> ``[...]`` int32, one index per row of logits. The index is arbitrary if no
+    entry of the row is possible, and 0 if it has none."""
     if not logits.shape[-1]:
         return jnp.zeros(logits.shape[:-1], jnp.int32)
     return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)

@@ -43,8 +43,8 @@ _SPACE_FOR_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "â€˜â€
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of a text: W forms, in NFKC and lower case, and ``spans`` ``[W, 2]`` int32,
-    character start and exclusive end."""
+    """The words of a text: W forms, in NFKC and lower case, and their places. ``spans`` ``[W, 2]``
+    int32 are character start and exclusive end of each word."""
 
     text: str
     forms: tuple[str, ...]
@@ -86,8 +86,9 @@ def stands_alone(word: str) -> bool:
 
 
 def search_terms(text: str, *, join: bool = True) -> list[str]:
-    """What a text is searched by: its words in lower case, without accents; with ``join``, letters
-    that are words of their own, side by side, as pairs and triples, since one says little."""
+    """What a text is searched by: its words in lower case, without accents. With ``join``, letters
+    that are words of their own and stand side by side are replaced by the pairs and triples of
+    them, since one letter says little."""
     text = text.lower()
     if text.isascii():
         return _ASCII_LETTERS.findall(text)
@@ -135,9 +136,9 @@ def triviaqa_form(text: str) -> str:
 
 
 def skip_combining_marks(text: str, end: int) -> int:
-    """The first position from ``end`` on without a combining mark (tokenisers that strip accents
-    exclude it from the last token) or conjoining jamo (those that compose characters exclude
-    it)."""
+    """The first position from ``end`` on without a combining mark or conjoining jamo. Tokenisers
+    that strip accents exclude a decomposed accent from the last token. Those that compose
+    characters exclude the vowel and the last consonant of a decomposed Hangul syllable."""
     while end < len(text) and (
         unicodedata.category(text[end]).startswith("M")
         or "\u1160" <= text[end] <= "\u11ff"
@@ -148,9 +149,9 @@ def skip_combining_marks(text: str, end: int) -> int:
 
 
 def cuts_word(text: str) -> np.ndarray:
-    """Where no span, as no mention, may begin or end: inside a word (letters that are words of
-    their own may be parted, but not from their marks) or a number. ``[C + 1]`` bool, between C
-    characters and around."""
+    """Where a span must not begin or end: inside a word or a number. No mention of any Z does.
+    Letters that are words of their own may be parted, but not from their marks. ``[C + 1]`` bool,
+    for the positions before, between and after the C characters."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = np.full(len(codes) + 4, _OTHER, np.int8)
     table = _kinds_of_characters()
@@ -211,8 +212,8 @@ def _kinds_of_characters() -> np.ndarray:
 
 @functools.cache
 def _unicode_word(*, negations: bool = True) -> re.Pattern[str]:
-    """A letter or digit, then letters, digits and combining marks, for which `re` has no class;
-    after a letter that is a word of its own, marks only."""
+    """A letter or digit, then letters, digits and combining marks, for which `re` has no class. A
+    letter that is a word of its own is followed by marks only."""
     # The planes that hold letters, and the supplementary variation selectors.
     planes = itertools.chain(range(0x20000), range(0xE0100, 0xE01F0))
     marks = "".join(c for c in map(chr, planes) if unicodedata.category(c).startswith("M"))

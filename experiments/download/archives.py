@@ -63,8 +63,8 @@ def _check_inside(archive: Path, name: str) -> None:
 
 
 def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
-    """Unpacks a tar or zip archive into a folder, where it replaces what is there, once all of it
-    is unpacked; `strip` leaves out the one folder around all members."""
+    """Unpacks a tar or zip archive into a folder, and may replace what is there already. Members
+    are moved there after all were unpacked. `strip` leaves out the one folder that holds them."""
     work = folder / f".{archive.name}.unpacking"
     shutil.rmtree(work, ignore_errors=True)  # of a call that was stopped
     work.mkdir(parents=True)

@@ -94,8 +94,8 @@ def run_folders(source: Path) -> list[Path]:
 def open_source(
     path: Path, *, data: Path | None, split: str | None, count: int, scratch: Path
 ) -> Source:
-    """The first questions of a run's split, of ``data`` in its place, or of the folder of data;
-    where a build of documents is cut for a run, its windows are read from ``scratch``."""
+    """The first questions of a run's split, of ``data`` in its place, or of the folder of data.
+    Where a build of documents is cut for a run, its windows are read from ``scratch``."""
     if not os.path.isdir(path):
         near = offered(path, "best", "last", "comparison.json", "meta.json")
         expected = "a run, a comparison, a split or a build"
@@ -143,8 +143,8 @@ def _data_of_run(
 
 
 def _place_of(run_dir: Path, setting: TrainCommand) -> Path:
-    """The split that a run was evaluated on, as it is seen from here: relative folders are those of
-    the command that made it, given where the end of the run's folder is still its ``--out``."""
+    """The split that a run was evaluated on, as it is seen from here. A relative path starts where
+    the run's command was given, which is known while the run's folder ends as ``--out`` did."""
     place, out = Path(setting.dev), Path(setting.out)
     if os.path.exists(place) or place.is_absolute() or out.is_absolute():
         return place
@@ -189,8 +189,8 @@ def _left_out(build: Any, split: str) -> dict[str, str]:
 
 
 def _lacking(folder: Path, split: str, count: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Reason of each question that a build leaves out, and the texts of those among the first
-    ``count`` that it has a record of."""
+    """The reason why a build leaves out each question, and texts of those it has a record of. Only
+    questions among the first ``count`` have a text."""
     from hardem_jax.data.built import open_build
 
     build = open_build(folder)

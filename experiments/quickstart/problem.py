@@ -25,9 +25,12 @@ if TYPE_CHECKING:  # brings in matplotlib
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A synthetic corpus with a small model: ``scores`` are metrics with their labels, ``note`` a
-    baseline, ``start`` makes module and parameters from a seed, ``sizes`` are of inputs whose
-    solutions a batch has places for, ``pad`` makes, of inputs and places, how to pad a batch."""
+    """A synthetic corpus with a small model for it.
+
+    ``scores`` are metrics with their labels, ``note`` a baseline of them. ``start`` makes a module
+    and its parameters from a seed. ``sizes`` are of inputs whose solutions a batch has places for.
+    ``pad`` makes, of inputs and places, how to pad a batch.
+    """
 
     name: str
     title: str

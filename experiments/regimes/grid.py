@@ -121,8 +121,8 @@ def grid(maps: Sequence[str], values: Values, base: Knobs) -> list[Knobs]:
 
 
 def identity(run: Mapping[str, Any]) -> str:
-    """What tells a run from all others, ended or not; knobs that a line lacks, for there were fewer
-    once, are at their base."""
+    """What tells a run from all others, whether it has ended or not. Knobs that a line does not
+    name are at their base: there were fewer once."""
     knobs = dataclasses.asdict(Knobs(**run["knobs"]))
     return json.dumps({name: run[name] for name in IDENTITY} | {"knobs": knobs}, sort_keys=True)
 

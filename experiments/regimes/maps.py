@@ -30,8 +30,8 @@ def draw(
     *,
     out: Path,
 ) -> None:
-    """Writes ``map-*.png``, ``curve-*.png`` and ``summary.json`` of runs on the same questions; no
-    figure where nothing is known."""
+    """Writes ``map-*.png``, ``curve-*.png`` and ``summary.json``; no figure where nothing is known.
+    Runs are lines of ``runs.jsonl`` whose questions are the same."""
     outcomes, order = outcomes_of(runs)
     rivals = [name for name in order if name.partition(",")[0] == HardEM.title]
     knobs = sorted({name for pair in maps for name in knobs_of_map(pair)})

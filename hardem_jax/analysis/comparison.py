@@ -121,8 +121,8 @@ def table(
     title: str,
     of: Mapping[str, str],
 ) -> Table:
-    """Objectives as columns, metrics in percent as rows, those of all questions first; ``of`` says
-    of what others are shares, in a last column."""
+    """Objectives as columns, metrics in percent as rows, from `summarize` and `intervals`. Those of
+    all questions come first; in a last column, ``of`` says what the others are shares of."""
     over = "seeds and questions" if num_seeds > 1 else "questions only, for there is one seed"
     result = Table(
         title=title,

@@ -36,8 +36,8 @@ History = Sequence[Mapping[str, float]]
 def learning_curves(
     histories: Mapping[str, Sequence[History]], *, metrics: Mapping[str, str], file: Path
 ) -> None:
-    """Plots each metric (name -> label) against the step: the mean over runs, the range as a band,
-    at steps that all runs of an objective have (one that stopped early ends the curve for all)."""
+    """Plots each metric (name -> label) against the step: mean over runs, range as a band. Only
+    steps that all runs of an objective have are drawn, so one that stopped early ends a curve."""
     recorded = {name for runs in histories.values() for run in runs for r in run for name in r}
     metrics = {name: label for name, label in metrics.items() if name in recorded}
     if not metrics:
@@ -120,8 +120,8 @@ def difference_maps(
     label: str,
     file: Path,
 ) -> None:
-    """Draws differences as heat maps with intervals in the cells, pale where these hold 0; colours
-    are centred at 0 and the same in all panels."""
+    """Draws tables of differences as heat maps, with intervals in the cells. Colours are centred at
+    0 and the same in all panels; cells whose interval holds 0 are pale."""
     shape = len(rows[1]), len(columns[1])
     figure, grid = plt.subplots(
         1,
@@ -207,8 +207,8 @@ def interval_curves(
 
 
 def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """The colour of each name's objective and the number of its variant, from 0, which decides
-    dashes or shade: "Hard EM, tau 100" is a variant of hard EM."""
+    """The colour of each name's objective, and the number of its variant, from 0. "Hard EM, tau
+    100" is a variant of hard EM; variants differ in dashes or in shade."""
     variants: dict[str, int] = {}
     colours = dict(COLOURS)
     styles = {}

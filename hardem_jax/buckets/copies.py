@@ -91,8 +91,8 @@ def copy(where: str, *, without: Iterable[str] = ()) -> Path:
 
 @contextlib.contextmanager
 def run_to_read(where: str, *, without: Iterable[str] = ()) -> Iterator[Path]:
-    """A local copy of a run; what the block writes beside the checkpoints, such as scores, is
-    uploaded when it ends."""
+    """A local copy of a run. What the block writes into it beside the checkpoints, such as scores,
+    is uploaded when it ends."""
     original = copy(where, without=without)
     if not original.is_dir():
         raise InputError(f"{where}: expected the folder of a run, found a file")

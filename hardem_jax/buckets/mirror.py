@@ -118,8 +118,8 @@ def _parsed(found: bytes | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def mirror(where: str) -> Iterator[Path]:
-    """A local folder or file that stands for one in a bucket, which need not exist, to read and to
-    write; until the context ends, no other process writes to it."""
+    """A local folder or file that stands for one in a bucket, to read and to write. It need not
+    exist. Until the context ends, no other process writes to it."""
     where = one_address(where)
     if where.count("/") < 3:
         raise InputError(f"{where}: expected a folder in the bucket, found the bucket itself")

@@ -78,8 +78,8 @@ def shown(text: object) -> str:
 
 
 def publish(folder: Path) -> None:
-    """Brings the bucket up to date, if a folder, or one that it lies in, stands for one there; no
-    checkpoint may be being written."""
+    """Brings the bucket up to date, if a folder, or one that it lies in, stands for one there. Call
+    it while no checkpoint is being written."""
     for place in (folder, *folder.parents):
         if place in mirrors:
             return mirrors[place].publish()

@@ -32,8 +32,8 @@ class Folder:
         self._by_lines = scheme == "gs"
 
     def listing(self) -> dict[str, tuple[int, str]]:
-        """Name in the folder ("" for a single object) -> size in bytes and what changes with the
-        content."""
+        """Name of every object in the folder -> its size in bytes, and what changes with its
+        content. A single object has the name ""."""
         with self.one_line():
             found = self._files.find(self._root, detail=True)
         names = {}
@@ -82,8 +82,8 @@ class Folder:
             self._files.pipe_file(self._root, content)
 
     def upload(self, files: Mapping[str, Path]) -> None:
-        """Writes objects with the contents of files, several at once, without those that have gone
-        by then."""
+        """Writes objects with the contents of files, several at once. A file that has gone by then
+        is left out."""
         contents, large, alone = {}, {}, {}
         for name, file in files.items():
             path = self._path(name)
@@ -136,9 +136,9 @@ class Folder:
 
 
 def _ambiguous(file: Path) -> bool:
-    """Whether a content may lose bytes at its end: the client of gs sends those below a chunk
-    between lines of text, so that what ends a line is no part of it, nor is a line like its mark of
-    the end."""
+    """Whether a content may lose bytes at its end. The client of gs sends contents below its chunk
+    size between lines of text, and takes what ends a line as no part of them. It also marks the end
+    by a line that a content may have."""
     if file.stat().st_size >= _IN_PARTS:
         return False
     content = file.read_bytes()

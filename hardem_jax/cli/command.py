@@ -101,8 +101,8 @@ def unframed(box: str) -> str:
 
 
 def _refused(stop: SystemExit) -> str | None:
-    """What a dataclass says of its values, with the flag as one types it; None if tyro refused,
-    which ends the program while it handles the dataclass's error, beside the name of its field."""
+    """What a dataclass says of its values, with the flag as one types it; None if tyro refused.
+    tyro ends the program while it handles the dataclass's error, beside the name of its field."""
     error, prefix = stop.__context__, ""
     while error is not None and not isinstance(error, ValueError):
         prefix, error = getattr(error, "arg", ""), error.__context__
@@ -258,9 +258,9 @@ def _raising_signals():
 
 @contextlib.contextmanager
 def _quiet_loops():
-    """Prints no late reports to an event loop that an error or a signal has closed, as
-    TensorStore's, and sends a signal again that came while Python finalized an object, where
-    exceptions are ignored."""
+    """Prints no late reports of an event loop that is closed, and loses no signal. TensorStore
+    reports to the loop that an error or a signal has closed. A signal may come while Python
+    finalizes an object, where exceptions are ignored; it is then sent again."""
     before = sys.unraisablehook
 
     def report(unraisable: Any) -> None:
@@ -278,7 +278,7 @@ def _quiet_loops():
     try:
         yield
     except SystemExit:
-        ending = True  # more may come until then
+        ending = True  # the hook stays, for reports may come until the process ends
         raise
     finally:
         if not ending:
@@ -302,9 +302,9 @@ def with_flags_of(
     defaults: Mapping[str, Any],
     **attributes: Any,
 ) -> Any:
-    """A subclass of ``base`` that has the fields of ``kinds``, too, and their docstrings: of one
-    name, those of the first of ``kinds`` count, then ``base``'s. ``attributes`` are those of the
-    class."""
+    """A subclass of ``base`` that has the fields of other dataclasses, too, and their docstrings.
+    Of fields with one name, those of the first of ``kinds`` count, and then ``base``'s.
+    ``defaults`` replace theirs; ``attributes`` are those of the class."""
     fields: dict[str, tuple[str, Any, dataclasses.Field]] = {}
     docs: dict[str, str] = {}
     for kind in (base, *reversed(kinds)):

@@ -66,8 +66,9 @@ class _Run:
         return self.train.out / "by_question.json"
 
     def scores(self) -> dict[str, float] | None:
-        """The scores after the last step, or where patience ran out; None before, and if it ran out
-        under less patience than there is now. Of a run under more, later steps count."""
+        """The scores after the last step, or where patience ran out; None before. A run that
+        stopped under less patience than now has not ended. One trained under more has, and its
+        later steps count."""
         scores, loop = _recorded(self.final, self.settings), self.train.loop
         if scores is None or scores["step"] == loop.num_steps:
             return scores
@@ -337,8 +338,8 @@ def comparison(
     base: type[CompareCommand] = CompareCommand,
     **defaults: Any,
 ) -> Any:
-    """The command ``compare`` of a task: flags and defaults of its ``train``, but no patience;
-    ``base`` has what only the comparison has, ``defaults`` are of its flags."""
+    """The command ``compare`` of a task: flags and defaults of its ``train``, but no patience.
+    ``base`` has flags and scores that only the comparison has; ``defaults`` are of its flags."""
     loop: Any = next(f.default for f in dataclasses.fields(train) if f.name == "loop")
     return with_flags_of(
         train,

@@ -222,8 +222,8 @@ def _print_table(title: str, scores: Mapping[str, float], of: Mapping[str, str])
 
 
 def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:
-    """What scores are told apart by: name of a checkpoint, and its step under "number", None if it
-    is missing, which loading reports."""
+    """What scores are told apart by: name and step of a checkpoint. The step, under "number", is
+    None if the checkpoint is missing, which loading reports."""
     from hardem_jax.training.checkpoints import newest_step  # imports jax
 
     return {"name": checkpoint, "number": newest_step(run_dir / checkpoint)}

@@ -13,8 +13,8 @@ from hardem_jax.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs a command of a task, which may be another package's, from the words after ``hardem``;
-    None takes those of the process."""
+    """Runs a command of a task, which may be another package's. ``argv`` has the words after
+    ``hardem``; None takes those of the process."""
     task, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
     known = tasks()
     with exit_with_one_line():

@@ -185,8 +185,8 @@ def check_question(question: str) -> None:
 
 
 def asked(question: str | None, echo: Console | None = None) -> Iterator[str]:
-    """The question; if None, those from the standard input, one per line, to the end of a pipe.
-    Typed ones get a prompt and end with a blank line."""
+    """The question; if None, those from the standard input, one per line. Typed ones get a prompt
+    and end with a blank line; a pipe is read to its end."""
     if question is not None:
         check_question(question)
         yield question

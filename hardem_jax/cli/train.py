@@ -90,10 +90,12 @@ class OnDevices:
 
 
 def enable_compilation_cache() -> Path | None:
-    """Enables JAX's compilation cache, before anything is compiled, in
-    ``JAX_COMPILATION_CACHE_DIR`` (empty: none) or the user's cache folder. On CPUs there is no
-    default: programs are compiled for one machine's processor, and home folders are often shared
-    between machines."""
+    """Enables JAX's persistent compilation cache; call it before anything is compiled.
+
+    The folder is ``JAX_COMPILATION_CACHE_DIR`` if set (empty disables the cache), or on GPUs and
+    TPUs ``hardem_jax/compiled`` in the user's cache folder. On CPUs there is no default: programs
+    are compiled for one machine's processor, and home folders are often shared between machines.
+    """
     import jax
 
     if VARIABLE in os.environ:

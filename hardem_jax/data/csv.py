@@ -18,8 +18,8 @@ _ESCAPE = re.compile(r'\\["\\]')
 
 
 def read_csv_rows(path: PathLike) -> list[tuple[int, list[str]]]:
-    """Names and rows, with no more cells than names, of a CSV file with the numbers of their last
-    lines, see `hardem_jax.tables.csv.read_csv_table`."""
+    """Names and rows of a CSV file, with the numbers of their last lines. No row has more cells
+    than there are names. See `hardem_jax.tables.csv.read_csv_table`."""
     text = read_text(path)
     named = _DELIMITER_LINE.match(text)
     delimiters = named["delimiter"] if named else DELIMITERS

@@ -39,9 +39,12 @@ def make_out(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
-    """Yields ``<folder>.partial/new`` to fill, which at the end becomes ``folder``, with checksums;
-    removed after an error, and after a kill by the next call. The block writes ``format``, kind and
-    version, to ``meta.json``; ``replace`` replaces a complete folder of the same kind then."""
+    """Yields ``<folder>.partial/new`` to fill, which at the end becomes ``folder``, with checksums.
+
+    It is removed after an error, or after a kill by the next call. The block writes ``format``,
+    kind and version, to ``meta.json``. ``replace`` replaces a complete folder of the same kind once
+    the new one is, too.
+    """
     check_unicode(str(folder), "folder")
     if os.path.islink(folder) or folder.name in ("", ".."):
         folder = folder.resolve()
@@ -92,8 +95,8 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """Creates and locks the empty folder ``<folder>.partial``; removes it at the end. What the
-    block moves to ``old``, to replace ``folder``, is moved back if that is not completed."""
+    """Creates and locks the empty folder ``<folder>.partial``; removes it at the end. To replace
+    ``folder``, the block first moves it to ``old``. It is moved back unless it is replaced."""
     work = folder.with_name(folder.name + ".partial")
     with writing(folder):
         work.mkdir(parents=True, exist_ok=True)

@@ -21,9 +21,11 @@ _LEFT_OUT = "left_out.json"
 
 @dataclasses.dataclass(frozen=True)
 class Codec(Generic[T]):
-    """How a dataclass becomes bytes: msgpack, with ``arrays`` (field -> little-endian dtype and
-    shape with one -1; None is not stored) as they are. ``sizes``, tokens and solutions, plan
-    batches before any is read."""
+    """How a dataclass becomes bytes: msgpack, with arrays in their own binary form.
+
+    ``arrays`` maps a field to its little-endian dtype and shape with one -1; None is not stored.
+    ``sizes`` gives (tokens, solutions) of a record, which plan batches before any is read.
+    """
 
     type: type[T]
     arrays: Mapping[str, tuple[str, tuple[int, ...]]]

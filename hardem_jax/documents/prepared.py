@@ -64,7 +64,7 @@ _Record = tuple[int, tuple[int, int], bytes]
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """The parts of an example that evaluation needs; ``num_solutions`` is |Z| over the windows of
+    """The parts of an example that evaluation needs. ``num_solutions`` is |Z| over the windows of
     the question, each mention counted once."""
 
     id: str
@@ -74,9 +74,12 @@ class Question:
 
 
 class PreparedSplit:
-    """A split that `prepare_split` wrote: windows with a mention (``positives``) and without,
-    ``questions`` by id, and ``places`` ``[N, 3]`` int32, question, document and rank within the
-    question of each of the `windows`, from 0."""
+    """A prepared split, opened from a folder that `prepare_split` wrote.
+
+    ``positives`` and ``negatives`` are windows with and without a mention, ``questions`` those by
+    id. ``places`` ``[N, 3]`` int32 has question, document and rank within the question of each of
+    the `windows`, from 0.
+    """
 
     def __init__(self, folder: Path, *, format: str = FORMAT):
         self.meta = read_meta(folder, format=format)

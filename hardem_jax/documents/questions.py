@@ -25,8 +25,8 @@ _TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadingQuestions(Questions):
-    """Questions with the windows of their documents, as `tokenizer` and `window_sizes` cut them;
-    ``places`` as of a `PreparedSplit`, and ``metric`` a module of `documents.metrics`."""
+    """Questions with the windows of their documents, as `tokenizer` and `window_sizes` cut them.
+    ``places`` are as in `PreparedSplit`; ``metric`` names a module of `documents.metrics`."""
 
     #: Of the prepared splits.
     FORMAT: ClassVar[str] = FORMAT
@@ -40,8 +40,8 @@ class ReadingQuestions(Questions):
 
     @classmethod
     def open(cls, *folders: Path) -> Self:
-        """The questions of prepared splits, one after the other. `InputError`: one is not there, is
-        damaged, or has another tokenizer or other choices."""
+        """The questions of prepared splits, one split after the other. `InputError`: one is not
+        there, is damaged, or has another tokenizer or other choices."""
         splits = [PreparedSplit(folder, format=cls.FORMAT) for folder in folders]
         for split in splits[1:]:
             if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
@@ -107,9 +107,9 @@ def check_tokenizer(data: ReadingQuestions, tokenizer: Tokenizer, other: str) ->
 
 
 def check_encoder(data: ReadingQuestions, encoder: str) -> None:
-    """Raises `InputError` if an id of the data's tokens is another token for an encoder with a
-    tokenizer: fingerprints also differ between ``vocab.txt`` and ``tokenizer.json`` of one
-    model."""
+    """Raises `InputError` if an id of the data's tokens is another token for an encoder.
+    Vocabularies are compared, since fingerprints also differ between ``vocab.txt`` and
+    ``tokenizer.json`` of the same model. A checkpoint without a tokenizer fits any."""
     try:
         tokenizer = load_tokenizer(encoder)
     except InputError:  # it has none that can be read

@@ -78,8 +78,8 @@ def annotated_mentions(
     examples: Iterable[ReadingExample], *, skips: ExclusionCounts, choices: Collection[str] = ()
 ) -> Iterator[ReadingExample]:
     """The examples with their annotated mention, shrunk to whole words, as all of Z: full
-    supervision, an upper bound. An answer that is one of the ``choices`` has no place, and stays;
-    others are skipped."""
+    supervision, as an upper bound. Others are skipped. An answer that is one of the choices
+    (`WindowConfig`) has no place in a document, and stays."""
     offered = {choice.lower() for choice in choices}
     for example in examples:
         mention = None

@@ -46,8 +46,8 @@ WORDS_FILE, CHARACTERS_FILE = "words.json", "characters.json"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NumericQuestions(Questions):
     """Questions answered by calculation. ``repeated``: id -> the golds of every repetition of a
-    question, which is here once. The official evaluator scores its answer against each; where a
-    question was left out, each counts 0."""
+    question in the data set; here, it is once. The official evaluator scores its answer against
+    each of them. Where a question was left out, each counts 0."""
 
     questions: Sequence[NumericQuestion]
     rules: EquationRules
@@ -235,8 +235,8 @@ def _check_rules(rules: EquationRules) -> None:
 
 
 class NumericSplit(BuiltSplit):
-    """Questions on numbers of a build; ``repeated`` as in `NumericQuestions`, without the golds of
-    questions left out, which are not kept."""
+    """Questions on numbers of a build, see `BuiltSplit`. ``repeated`` is that of
+    `NumericQuestions`; golds of questions left out are not kept."""
 
     KIND = RECORDS
 

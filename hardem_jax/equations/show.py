@@ -47,8 +47,8 @@ _DEFAULT = DropNum()
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A number of an equation and its place in passage or question, None for a constant; `sign` is
-    "+", "-", or "%" for one hundredth of it, where the rules allow percentages."""
+    """A number of an equation, and its place in the passage or question; None for a constant.
+    `sign` is "+", "-", or "%" for one hundredth of it, where the rules allow percentages."""
 
     value: float
     sign: str
@@ -64,8 +64,9 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Equation(Solution):
-    """An equation that gives the answer: one or two `numbers`, as the formula has them, or none for
-    a count; `row` as in training, see `hardem_jax.equations.solutions`."""
+    """An equation that gives the answer. `numbers` are one or two, as the formula has them, or none
+    for a count. `row` is ``(n1, o1, n2, o2)`` as in training, see
+    `hardem_jax.equations.solutions`."""
 
     numbers: tuple[Number, ...]
     row: tuple[int, int, int, int]
@@ -73,8 +74,8 @@ class Equation(Solution):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Equations(Z[Equation]):
-    """Z of a numeric question; `read` is how many characters of the passage were read, `candidates`
-    every number found: source, start and exclusive end."""
+    """Z of a numeric question. `read` is how many characters of the passage were read. `candidates`
+    are all numbers that were found: source, start and exclusive end."""
 
     passage: str
     question: str

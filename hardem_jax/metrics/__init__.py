@@ -44,8 +44,9 @@ def corpus_score(
     predictions: Mapping[str, str],
     golds: Mapping[str, Sequence[str]],
 ) -> dict[str, float | int]:
-    """Mean `exact_match` and `f1` in percent over every question of `golds`, and `COUNTS`: without
-    a prediction (`missing`) it scores 0; predictions for others are `unknown`."""
+    """Mean `exact_match` and `f1` in percent over every question of `golds`, and `COUNTS`. A
+    question without a prediction scores 0 and counts as `missing`. Predictions for other questions
+    change no score and count as `unknown`."""
     check_golds(golds)
     answered = [key for key in golds if key in predictions]
     percent = 100.0 / len(golds)

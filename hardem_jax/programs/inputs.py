@@ -44,9 +44,11 @@ _EQUAL = OPERATORS.index("=")
 
 @dataclasses.dataclass(frozen=True)
 class ProgramInput:
-    """One input of a parser of programs: ``links`` ``[M]`` bool, those whose words and column are
-    read, ``programs`` of Z that use no others, ``header_share`` ``[C]``, of each column's tokens in
-    the question."""
+    """One input of a parser of programs.
+
+    ``links`` ``[M]`` bool are those whose words and column are read, ``programs`` those of Z that
+    use nothing else. ``header_share`` ``[C]`` is the share of each column's tokens in the question.
+    """
 
     layout: QueryInput
     num_columns: int
@@ -160,9 +162,11 @@ def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarr
 
 
 def link_facts(question: ProgramQuestion, num_rows: int) -> np.ndarray:
-    """``[M, 4]`` float32 in [0, 1] of the links of a question: the share of the rows that satisfy
-    it; whether that is one row; words of the value (up to 5), by 5; whether no other of its field
-    and operator has a value that contains this one."""
+    """What is known of a question's links, ``[M, 4]`` float32 in [0, 1], in this order.
+
+    The share of the rows that satisfy the link; whether it is one row; words of the value (up to
+    5), by 5; whether no other link of its field and operator has a value that contains this one.
+    """
     field, operator, first, last = question.links.astype(np.int64).T
     same = (field[:, None] == field) & (operator[:, None] == operator)
     within = (first[:, None] >= first) & (last[:, None] <= last)

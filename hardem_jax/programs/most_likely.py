@@ -23,9 +23,9 @@ class ProgramScores:
     kinds: tuple[tuple[int, int, int, int], ...]
 
     def best_first(self) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Every combination of slots that has mass, as a program's row, and its log P(z | x), best
-        first (ties by shape); each costs a few operations on a heap, so one can look for one that
-        meets a condition."""
+        """Every combination of slots that has mass, as a program's row, and its log P(z | x). The
+        most likely one comes first; ties go to the earlier shape. A combination costs a few
+        operations on a heap, so one can look for the first that meets a condition."""
         ordered: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
         for place, name in enumerate(SLOTS):
             for kind, values in enumerate(getattr(self, name)):

@@ -92,9 +92,9 @@ class _Pair(NamedTuple):
         return cls(first, second, allowed, groups[:, 2], used, of_shape.reshape(-1))
 
     def over_second(self, reduce: Callable[[Array], Array]) -> Array:
-        """``[B, G, N]``: for each first entry, a sum or maximum over the second ones it allows; 0
-        in groups without a rule, where it is the same for all: a sum is 1, and no best entry
-        changes."""
+        """``[B, G, N]``: for each first entry, a sum or maximum over the second ones it allows. In
+        groups without a rule it is 0, being the same for all first entries: a sum is 1, and the
+        maximum does not change which of them are best."""
         ruled = np.flatnonzero(self.rule >= 0)
         if self.allowed is None or not len(ruled):
             return jnp.zeros_like(self.first)

@@ -67,9 +67,9 @@ def search_training(
 
 
 def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) -> Support:
-    """The pairs of ``num_fields`` fields and of links that Z_tot allows, as `may_pair` does;
-    without an execution, so that without redundancy a simpler program may say the same as some of
-    them."""
+    """The pairs of ``num_fields`` fields and of links that Z_tot allows, as `may_pair` does. It
+    leaves out what needs an execution: under rules without redundancy some of these programs are
+    not in Z_tot, since a simpler one says the same."""
     field, operator, first, last = (batch["links"][..., i] for i in range(4))
     separate = _pairs(jnp.maximum, first) > _pairs(jnp.minimum, last)
     there = batch["links_where"]

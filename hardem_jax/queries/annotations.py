@@ -20,8 +20,9 @@ NOT_A_SPAN = "value of the annotated query is no span of the question"
 
 
 def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.ndarray | str:
-    """The annotated query as a row of Z, ``[15]`` int16, or why Z cannot hold it; values are the
-    first spans with the same text in either case, conditions sorted as in every Z."""
+    """The annotated query as a row of Z, ``[15]`` int16, or the reason why Z cannot hold it. Its
+    values are the first spans of the question with the same text in either case. Conditions are
+    sorted as in every Z."""
     columns = [condition.column for condition in query.conditions]
     shared = len(set(columns)) < len(columns)
     if len(columns) > rules.max_conditions or (shared and not rules.shared_columns):
@@ -36,8 +37,8 @@ def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.
 
 
 def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
-    """Where the annotated query is in Z: its first row with the same logical form (conditions in
-    any order); -1 if nowhere. To measure, never for training."""
+    """Where the annotated query is in Z: its first row with the same logical form; -1 if nowhere.
+    Conditions may be in any order. For measuring, never for training."""
     head = query.select, query.aggregator, len(query.conditions)
     wanted = sorted(comparable_conditions(query))
     for place in np.flatnonzero((question.queries[:, :3] == head).all(1)).tolist():

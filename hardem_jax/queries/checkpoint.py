@@ -164,8 +164,8 @@ def _modules(
 
 
 def _lstm_parts(shapes: Mapping[str, tuple[int, ...]], num_layers: int):
-    """Tensors of all LSTMs: name, path of the part it holds (text.kind.layer.module.direction,
-    which `_joined` puts together), its shape, whether it is transposed."""
+    """Tensors of all LSTMs: name, path of the part it holds, its shape, whether it is transposed.
+    Parts are named text.kind.layer.module.direction; `_joined` puts them together."""
     for text, layer, (number, module), (way, ending) in itertools.product(
         _LSTMS, range(num_layers), enumerate(_MODULES), enumerate(("", "_reverse"))
     ):
@@ -203,8 +203,8 @@ def _joined(text: str, parts: Mapping[str, np.ndarray], num_layers: int) -> dict
 
 
 def _move_bias(params: dict[str, np.ndarray]) -> None:
-    """Moves the bias of the value module's hidden layer into the biases of what feeds it: of all
-    shifts that add the same to the hidden layer, the smallest."""
+    """Moves the bias of the value module's hidden layer into the biases of what feeds it. Of all
+    shifts of these biases that add the same to the hidden layer, it takes the smallest."""
     bias = params.pop(_EXTRA).astype(np.float64)
     kernel = params["value.hidden.kernel"][: len(_FEEDING) * len(bias)].astype(np.float64)
     shift, *_ = np.linalg.lstsq(kernel.T, bias, rcond=None)

@@ -291,9 +291,9 @@ def _take(x: Array, places: Array) -> Array:
 
 
 def _project(lstms: BiLSTMs, tokens: Array, places: Array) -> Array:
-    """`BiLSTMs.project` of the tokens ``[B, T, I]`` at these places ``[B, N]``: the largest product
-    outside the encoder, so of the fewer rows, N of a part of the input or T where padding makes N
-    larger."""
+    """`BiLSTMs.project` of the tokens ``[B, T, I]`` at these places ``[B, N]``. The projection is
+    the largest product outside the encoder, so it is applied to the fewer rows: N of a text that is
+    a part of the input, T where padding makes N larger."""
     if places.shape[1] < tokens.shape[1]:
         return lstms.project(_take(tokens, places))
     return _take(lstms.project(tokens), places)

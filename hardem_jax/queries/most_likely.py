@@ -36,8 +36,8 @@ _BEAM = _MAX_COLUMNS = 4
 
 @dataclasses.dataclass(frozen=True)
 class QueryScores:
-    """The tables of P(z | x) of one question, see `QueryDistribution`, as numpy arrays, of the
-    columns and words that the model has read; others are impossible."""
+    """The tables of P(z | x) of one question, see `QueryDistribution`, as numpy arrays. The model
+    may have read only the first columns and words; what it has not read is impossible."""
 
     select: np.ndarray
     aggregator: np.ndarray
@@ -96,8 +96,8 @@ class _Sets(NamedTuple):
 
 
 class AllowedQueries:
-    """Z_tot of one question, to be searched: its ``conditions``, ``[M, 4]`` int16, of which queries
-    have at most ``max_conditions``, fewer than in the rules if there are too many combinations."""
+    """Z_tot of one question, to be searched: its ``conditions``, ``[M, 4]`` int16. A query has at
+    most ``max_conditions``, fewer than in the rules if there are too many combinations."""
 
     def __init__(self, table: Table, question: str, words: np.ndarray, rules: SqlRules):
         self._table = typed_table(table)
@@ -108,8 +108,8 @@ class AllowedQueries:
         self.max_conditions = self._combinations.max_conditions
 
     def top(self, scores: QueryScores, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ``k`` most likely queries of Z_tot about what the model has read, or all, best first,
-        and their log-probabilities."""
+        """The ``k`` most likely queries of Z_tot, best first, and their log-probabilities. There
+        are fewer than ``k`` if Z_tot has fewer about what the model has read."""
         groups = self._groups(scores, k)
         found = []
         for single, heads in enumerate(self._heads(scores)):

@@ -98,8 +98,8 @@ def missing_cell(match: str, answer: Sequence[Cell], rows: Iterable[Iterable[Cel
 
 
 def plain_value(value: Cell) -> Cell:
-    """Numbers and numeric text as float, whole ones from 2^53 as integers, which keep all digits;
-    other text in a plain form."""
+    """Converts numbers and numeric text to float, and other text to a plain form. Whole numbers
+    from 2^53 become integers, which keep all digits."""
     if value is None or value != value:
         return None
     if isinstance(value, str):

@@ -34,9 +34,11 @@ FIELDS = 4  # column, operator, first word, last word
 
 
 class Support(NamedTuple):
-    """Queries that are allowed; others have no mass. ``links`` ``[B, L, 4]`` int32 are conditions:
-    column, operator, first and last word, -1 for padding; ``heads`` ``[B, C, A]`` bool, columns and
-    aggregators."""
+    """Queries that are allowed; others have no mass.
+
+    ``links`` ``[B, L, 4]`` int32 are the conditions: column, operator, first and last word, -1 for
+    padding. ``heads`` ``[B, C, A]`` bool are the selected columns and aggregators.
+    """
 
     links: Array
     heads: Array
@@ -54,9 +56,11 @@ class Conditions(Protocol):
 
 
 class AllConditions(NamedTuple):
-    """Every operator and every span that does not end before it starts: ``operator`` ``[B, C, O]``
-    summed over spans; ``last`` ``[B, C, O, W]``, given the last word, over first words; ``first``
-    as in the distribution."""
+    """Every operator and every span that does not end before it starts.
+
+    ``operator`` ``[B, C, O]`` sums over spans, with the operator's own; ``last`` ``[B, C, O, W]``,
+    given the last word, over first words; ``first`` ``[B, C, O, W]`` is the distribution's table.
+    """
 
     column: Array
     operator: Array
@@ -116,8 +120,9 @@ class LinkedConditions(NamedTuple):
 
 
 def sum_clauses(columns: Array, limit: int) -> tuple[Array, Array]:
-    """Sums over the sets of 0 to ``limit`` columns with a condition, ``[B, limit + 1]``, given what
-    one on each adds, ``[B, C]``; and over the columns before each, ``[C, B, limit + 1]``."""
+    """Sums over the sets of 0 to ``limit`` columns with a condition, ``[B, limit + 1]``.
+    ``columns`` ``[B, C]`` is what a condition on each column adds. Also returns the same over the
+    columns before each, ``[C, B, limit + 1]``."""
     start = jnp.full((len(columns), limit + 1), _FLOOR, jnp.float32).at[:, 0].set(0.0)
 
     def add(sums: Array, column: Array) -> tuple[Array, Array]:
@@ -145,8 +150,8 @@ def log_mass(
 def sample(
     key: Array, heads: Array, number: Array, conditions: Conditions, count: int, *, limit: int
 ) -> Array:
-    """``[B, count, 3 + 4 K]`` int32 independent samples, arbitrary in a row without a query;
-    arguments as of `log_mass`."""
+    """``[B, count, 3 + 4 K]`` int32 independent samples, arbitrary in a row without a query.
+    Arguments are those of `log_mass`."""
     batch, width = len(number), number.shape[-1] - 1
     num_aggregators = max(1, heads.shape[-1] // max(1, conditions.column.shape[-1]))
     keys = jax.random.split(key, 4)

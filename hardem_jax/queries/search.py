@@ -32,7 +32,7 @@ MAX_LINKS = 64
 
 
 class QueryExecutor(search.Executor):
-    """Candidates are queries that Z_tot allows: their conditions hold for a row of the table, as in
+    """Candidates are queries that Z_tot allows. Their conditions hold for a row of the table, as in
     the entity linking of Liang et al. (2018), and their aggregators suit their columns."""
 
     ROW_WIDTH = ROW_WIDTH
@@ -40,8 +40,9 @@ class QueryExecutor(search.Executor):
     features = staticmethod(query_features)
 
     def support(self, items: Any, num_columns: int) -> np.ndarray:
-        """What Z_tot allows, whatever the answer: ``[B, 4 MAX_LINKS + 6 C]`` int32, (the first)
-        conditions, then which heads, see `Support`; an item of -1 is padding."""
+        """What Z_tot allows, which depends on question and table, not on the answer; see `Support`.
+        ``[B, 4 MAX_LINKS + 6 C]`` int32: conditions, the first ones if there are more, then which
+        heads are allowed. An item of -1 is padding."""
         items = np.asarray(items)
         links = np.full((len(items), MAX_LINKS, 4), -1, np.int32)
         heads = np.zeros((len(items), num_columns, len(AGGREGATORS)), np.int32)

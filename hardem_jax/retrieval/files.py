@@ -60,8 +60,8 @@ def read_passages(
     path: PathLike, *, skips: ExclusionCounts, only: Container[str] | None = None
 ) -> Iterator[Passage]:
     """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV, also ``.gz``.
-    `skips` counts what is left out (bad rows, no id or text, an id seen before); passages not in
-    `only` take no memory."""
+    `skips` counts what is left out: another number of fields than the header, misplaced quotation
+    marks, no id, no text, an id seen before. Passages that are not in `only` take no memory."""
     name = str(path).removesuffix(".gz")
     is_json = name.endswith((".jsonl", ".json"))
     rows = _json_rows(path) if is_json else _tsv_rows(path, skips)
@@ -140,8 +140,9 @@ def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[tuple[str, Pas
 
 
 def read_run(path: PathLike, *, top: int) -> dict[str, Ranking]:
-    """The best ``top`` passages of each question of a run: TREC's by score, as trec_eval has it,
-    without their rank; Pyserini's, and equal scores, in the order of the file."""
+    """The best ``top`` passages of each question of a run, TREC's or Pyserini's. TREC's are ordered
+    by score, as trec_eval does it; their rank is not read. Equal scores and Pyserini's passages
+    keep the order of the file."""
     found = _pyserini(path) if first_character(path) == b"{" else _trec(path, top)
     kept = {question: _best(ranking, top) for question, ranking in found.items()}
     if not any(kept.values()):

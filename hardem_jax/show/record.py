@@ -82,8 +82,8 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """P(z | x) of each solution after a training step of a run, None where the model did not read
-    z, and the prediction of Z_tot; ``predicted`` is a position in `Record.solutions`, or -1."""
+    """P(z | x) of each solution after a training step, and the prediction of Z_tot. A probability
+    is None if the model did not read z. ``predicted`` is an index of `Record.solutions`, or -1."""
 
     probabilities: Sequence[float | None]
     step: str = ""

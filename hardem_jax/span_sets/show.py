@@ -48,8 +48,8 @@ def question_record(data: Any, index: int, choose: Choose = everything) -> Recor
 def views(
     task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
 ) -> list[View]:
-    """What a model says about each question, with the largest Z of its windows: P(z) is that in
-    this window, that of the prediction its answer's, see
+    """What a model says about each question, with the largest Z of its windows. P(z) is that in
+    this window; that of the prediction is its answer's, see
     `hardem_jax.span_sets.task.TaggedAnswer`."""
     return [_view(task, config, *asked) for asked in read_windows(data, inputs, readings)]
 

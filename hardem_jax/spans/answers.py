@@ -74,8 +74,8 @@ class _Group:
 
 
 class AnswerPool:
-    """The most likely answers to one question, from readings in any order; with a number of answers
-    to ``keep``, memory does not grow with windows (with documents, where these are chosen)."""
+    """The most likely answers to one question, from readings in any order. ``keep`` limits their
+    number: of the question, or of each document or window where these are chosen."""
 
     def __init__(self, config: SpanInference, keep: int | None = None):
         self._config, self._keep = config, keep

@@ -258,8 +258,8 @@ def _reader(
 
 
 def _two_classes(part: np.ndarray) -> np.ndarray:
-    """Kernel or bias of a selector, ``[..., 1, 2 or 4]``, for "no answer" and "answer": a single
-    logit is one against 0, so that P("answer") is its sigmoid."""
+    """Kernel or bias of a selector, ``[..., 1, 2 or 4]``, for the classes "no answer" and "answer".
+    A single logit is one against 0, so that the probability of "answer" is its sigmoid."""
     if part.shape[-1] == 4:
         return part[..., _RELEASED]
     return np.concatenate([np.zeros_like(part), part], axis=-1) if part.shape[-1] == 1 else part

@@ -147,8 +147,8 @@ def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
 def views(
     task: Any, config: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
 ) -> list[View]:
-    """What a model says about each question; P(z), also that of the prediction, is within a window,
-    the larger where windows overlap."""
+    """What a model says about each question. P(z), also that of the prediction, is within a window;
+    where windows overlap, the larger counts."""
     del config
     return [_view(task, *asked) for asked in read_windows(data, inputs, readings)]
 

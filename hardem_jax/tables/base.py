@@ -92,7 +92,7 @@ class TableModel(EncoderModel):
 
 @dataclasses.dataclass(frozen=True)
 class TableTask(Task[D, R, A]):
-    """Answers are what solutions of Z_tot (``rules``) execute to; SIZE_BOUNDS are groups of |Z|,
+    """Answers are what solutions of Z_tot (``rules``) execute to. `SIZE_BOUNDS` are groups of |Z|,
     see `hardem_jax.task.base.size_group`."""
 
     INFERENCE: ClassVar[type[Any]]

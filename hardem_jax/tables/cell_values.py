@@ -65,8 +65,8 @@ def parse_quantity(text: str) -> tuple[float, str] | None:
 
 
 def parse_date(text: str) -> Date | None:
-    """Year, month and day of a text that is a date, with the month first in all-digit ones; None if
-    it is not, as a year without a month, which is a number."""
+    """Parses a text that is a date into year, month and day; None if it is not. A year without a
+    month is a number, not a date. In all-digit dates the month comes first."""
     for pattern in _DATES:
         if match := pattern.fullmatch(text):
             parts = {name: part for name, part in match.groupdict().items() if part}

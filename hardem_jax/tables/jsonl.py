@@ -103,8 +103,8 @@ def _read_file(folder: Path, name: str, place: str) -> Table:
 def read_table(
     record: dict[str, Any], place: str, *, lower: bool = False, skips: ExclusionCounts | None = None
 ) -> Table:
-    """The table of a JSON object with "id", "header", "types" and "rows", with ``lower`` cells;
-    rows of different lengths are an error, or fitted if ``skips``, which is warned of them, is not
+    """The table of a JSON object with "id", "header", "types" and "rows". ``lower`` lower-cases its
+    cells. Rows of different lengths are fitted, with a warning to ``skips``, or an error if it is
     None."""
     id = get_id(record, "id", place)
     if id is None:

@@ -126,9 +126,9 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
         return len(self.sizes)
 
     def _largest(self, num_tokens: int, multiples: int | Sequence[int]) -> list[int]:
-        """Sizes with room for every input of at most ``num_tokens``, rounded up to multiples, which
-        more splits share, and compiled functions with them; so that the widest table widens only
-        batches as long as it is."""
+        """Sizes with room for every input of at most ``num_tokens``, rounded up to multiples.
+        Splits share rounded sizes more often, and with them compiled functions. A bucket has sizes
+        of its own, so that the widest table widens only the batches that are as long as it is."""
         inside = self._extents[self.sizes[:, 0] <= num_tokens].max(axis=0, initial=1)
         return (-(-inside // multiples) * multiples).tolist()
 
@@ -184,7 +184,7 @@ def lay_out(
     lengths: np.ndarray,
     tokenizer: Tokenizer,
 ) -> QueryInput:
-    """The input of a question, without its Z; ``read`` is how many of its tokens are read,
+    """The input of a question, without its Z. ``read`` is how many of its tokens are read,
     ``lengths`` how many of each of the first columns."""
     template = tokenizer.template
     # The last columns may be left out.

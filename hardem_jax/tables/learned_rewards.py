@@ -130,8 +130,8 @@ def check_batches(objective: MERL, batches: BatchConfig) -> None:
 
 
 def hold_out(batch: Any, every: int, step: Array | int) -> tuple[Any, Any]:
-    """A batch ``[R, ...]`` without its held-out rows, and these: each ``every``-th, in turns;
-    neighbouring rows stay so, and devices need not exchange any."""
+    """A batch ``[R, ...]`` without its held-out rows, and these: each ``every``-th, in turns.
+    Neighbouring rows stay neighbours, so that devices need not exchange rows."""
 
     def grouped(x: Array) -> Array:
         return jnp.roll(jnp.reshape(x, (-1, every, *x.shape[1:])), -(step % every), axis=1)
@@ -160,9 +160,9 @@ def make_learned_reward_loss(
     space: Callable[[Any, Mapping[str, Array]], Space],
     features: Features,
 ) -> LossFn:
-    """The loss of a batch under `MERL`, see `make_search_loss`, with `CUES_ENTRY` in its memory.
-    Each micro-batch takes a step of its own; all passes have one key of dropout, and XLA's
-    attention."""
+    """The loss of a training batch under `MERL`, see `make_search_loss`. Each micro-batch takes a
+    step of its own to see what its reward does. All passes have the same key of dropout, and
+    attention is computed by XLA. The memory in a batch also has `CUES_ENTRY`."""
     every = objective.held_out
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):

@@ -35,8 +35,8 @@ _QUESTIONS_IN_MEMORY = 2048
 
 
 class Executor(abc.ABC):
-    """What is looked for in training on some questions, and which solutions (of the rules' Z_tot)
-    have their answers. Threads, one a device, may call `rewards`."""
+    """What is looked for in training on some questions, and which solutions have their answers.
+    Solutions outside the rules' Z_tot have no reward. Threads, one a device, may call `rewards`."""
 
     ROW_WIDTH: ClassVar[int]
     NUM_FEATURES: ClassVar[int]
@@ -60,8 +60,8 @@ class Executor(abc.ABC):
         """What a learned reward reads, ``[B, N, F]``; see `tables.learned_rewards`."""
 
     def rewards(self, items: Any, solutions: Any, where: Any) -> np.ndarray:
-        """``[B, N]`` float32: 1 for a solution of Z, else 0, of ``solutions`` ``[B, N, W]`` of the
-        questions ``items`` ``[B]``, executed ``where``."""
+        """``[B, N]`` float32: 1 for a solution of Z, else 0. ``items`` ``[B]`` are questions;
+        ``solutions`` ``[B, N, W]`` are executed ``where``."""
         # First converted as a whole: reading a device's array in parts is slow.
         items, solutions, where = map(np.asarray, (items, solutions, where))
         rewards = np.zeros(where.shape, np.float32)
@@ -74,9 +74,9 @@ class Executor(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class TableSpace:
-    """The solutions of the questions ``items`` ``[B]``, -1 for padding, with their rewards, see
-    `hardem_jax.search.candidates.Space`; ``limits`` say to methods of ``distribution`` which are
-    looked for."""
+    """The solutions of a batch with their rewards, see `hardem_jax.search.candidates.Space`.
+    ``items`` ``[B]`` are its questions, -1 for padding. ``limits``, arguments of the methods of
+    ``distribution``, say which solutions are looked for."""
 
     distribution: Any
     items: Array
@@ -114,7 +114,7 @@ def make_search_loss(
     objective: SearchObjective,
     space: Callable[[Any, Mapping[str, Array]], Space],
 ) -> LossFn:
-    """The loss of a batch under an objective that searches what ``space`` makes of P(z | x); a
+    """The loss of a batch under an objective that searches what ``space`` makes of P(z | x). A
     batch also has ``item`` and ``row_where``, and ``memory`` if the objective has one."""
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):

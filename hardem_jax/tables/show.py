@@ -79,8 +79,8 @@ def _from_columns(columns: Iterable[tuple[str, Any]]) -> Table:
 
 
 def to_cell(value: Any, where: str) -> Cell:
-    """What stands in a cell for a value of Python, NumPy or pandas: a number, a text (also for
-    dates, times, booleans and whole numbers beyond 64 bits), or None (also for NaN, NaT and NA)."""
+    """What stands in a cell for a value of Python, NumPy or pandas: a number, a text, or None.
+    Dates, times, booleans and integers beyond 64 bits become texts; NaN, NaT and NA None."""
     if isinstance(value, np.datetime64):
         moment = value.astype("datetime64[us]").item()
         value = str(value) if isinstance(moment, int) else moment  # Python's years end with 9999

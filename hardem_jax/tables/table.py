@@ -74,8 +74,8 @@ class Table:
 
 
 def plain_cell(cell: Any, where: str) -> Cell:
-    """A text, number, bool or None as a plain value, a `Decimal` as an integer if it is whole, else
-    a float; for others a `TypeError` that begins with ``where``."""
+    """A text, number, bool or None as a plain value; else `TypeError`, which begins with ``where``.
+    A whole `Decimal` becomes an integer, any other a float."""
     if type(cell) in _CELL_TYPES:
         return cell
     plain: Any = cell
@@ -94,9 +94,9 @@ def plain_cell(cell: Any, where: str) -> Cell:
 
 
 def column_names(header: Sequence[str]) -> list[str]:
-    """Distinct names, regardless of case, as SQLite compares them: the first column with a name
-    keeps it; others, and those without, get their number appended, repeatedly if the table has that
-    name."""
+    """Distinct names, regardless of case, as SQLite compares them. The first column with a name
+    keeps it. Others, and those without a name, get their number appended, repeatedly if the table
+    already has that name."""
     names, seen = [], {""}
     taken = {name.lower() for name in header}
     for number, name in enumerate(header, start=1):
@@ -127,8 +127,8 @@ MAX_WHOLE = 2**53
 
 
 class IdentityCache(Generic[T]):
-    """Caches a function's results for the ``size`` most recently used objects, by identity, because
-    equal tables may differ in SQL: 1 == 1.0, but their texts differ."""
+    """Caches a function's results for the ``size`` most recently used objects, by identity.
+    Identity, because equal tables may differ in SQL: 1 == 1.0, but their texts differ."""
 
     def __init__(self, make: Callable[..., T], size: int = _MAX_TABLES):
         self._make, self._size = make, size

@@ -21,9 +21,9 @@ from hardem_jax.training.mesh import with_shardings
 
 
 def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any, dict[str, str]]:
-    """The best parameters of an earlier run, an average if it kept one, on these devices; data,
-    objective and rules for Z may differ. With ``content``, which identifies them, and ``run``, the
-    same for all seeds."""
+    """The best parameters of an earlier run, an average if it kept one, loaded on these devices.
+    The run may have had other data, another objective and other rules for Z. With them come
+    ``content``, which identifies them, and ``run``, the same for runs that differ only in seed."""
     run = RunConfig(run_dir, task.NAME)
     _check_same_model(run, model)
     folder = run_dir / "best"

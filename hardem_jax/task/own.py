@@ -90,8 +90,8 @@ def train_on(
 
 @contextlib.contextmanager
 def _data_folder(out: Path, digest: str) -> Iterator[Path]:
-    """The folder of data with this digest, which nobody else changes meanwhile; after an error it
-    goes, unless the run in ``out`` names it, so that a refused call changes nothing of that run."""
+    """The folder of data with this digest, which nobody else changes meanwhile. After an error it
+    is removed unless the run in ``out`` names it: a refused call changes nothing of that run."""
     folder = make_out(out / "prepared") / digest
     with locked(folder.parent):
         try:

@@ -140,9 +140,9 @@ class Trained(Generic[TaskT]):
     def evaluate(
         self, data: Any, progress: Callable[[int, str], Progress] = lambda total, unit: iter
     ) -> tuple[dict[str, float], Any]:
-        """Scores of a split, and the answers to its questions, see `Task.score`; ``progress`` gets
-        the number and name of inputs, and wraps their iterator. `InputError`: no questions, others,
-        or too long."""
+        """Scores of a split, and the answers to its questions, see `Task.score`. ``progress`` gets
+        the number of inputs and what they are called, and wraps their iterator. `InputError`: there
+        are no questions, they were prepared in another way, or one is too long."""
         if not len(data.questions):
             raise InputError(f"{data.place}: expected questions, found none")
         self.task.check(data, self.model, str(self.run_dir))
@@ -159,8 +159,8 @@ def check_packs(pad: Pad, flag: str) -> None:
 
 
 def fetch(arrays: Any) -> Any:
-    """``jax.device_get``, also of arrays whose rows are on the devices of several processes, all of
-    which have to ask for the same arrays, and get all rows."""
+    """``jax.device_get``, also of arrays whose rows are on the devices of several processes. All
+    processes have to ask for the same arrays, and all get all of their rows."""
 
     def whole(array: Array) -> Any:
         if array.is_fully_addressable:

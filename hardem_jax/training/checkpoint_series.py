@@ -180,9 +180,9 @@ def check_space(folder: Path, arrays: Iterable[jax.Array]) -> None:
 
 @contextlib.contextmanager
 def quiet_failures() -> Iterator[None]:
-    """Suppresses reports of a full disk from background threads, a stack trace each, and to an
-    event loop that the first failure has closed; also late ones, after a failure. The error itself
-    is raised."""
+    """Suppresses reports of a full disk from background threads; the error itself is raised. Orbax
+    logs a stack trace per thread, and TensorStore reports to an event loop that the first failure
+    has closed. Such reports may arrive late, so filters stay in place after a failure."""
 
     def is_other_error(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

@@ -47,8 +47,9 @@ _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
 
 class _DataPosition:
-    """Saves and restores the position of a Grain iterator, a file for each process; if their number
-    has changed, all must hold the same position, as if they read parts of the same batches."""
+    """Saves and restores the position of a Grain iterator, a file for each process. If the number
+    of processes has changed, all files must hold the same position, as they do when processes read
+    parts of the same batches."""
 
     def __init__(self, batches: Any) -> None:
         self._batches = batches
@@ -104,8 +105,8 @@ def _newest_usable(folder: Path) -> _Usable:
 
 
 class RunCheckpoints:
-    """The checkpoints of one run; leaving the context waits for pending saves. `fingerprint`,
-    settings by name, is stored with each: no other run resumes from it."""
+    """The checkpoints of one run; leaving the context waits for pending saves. `fingerprint`, the
+    settings as text by name, is stored with each: no other run resumes from it."""
 
     def __init__(self, directory: str | Path, fingerprint: Mapping[str, str]) -> None:
         self.fingerprint = dict(fingerprint)
@@ -128,9 +129,9 @@ class RunCheckpoints:
                 closing.callback(series.close)
 
     def _wait(self) -> None:
-        """Waits for the pending saves of all series: their barriers have the same names, so if
-        processes finish one save while they begin another, they meet at the wrong barrier, and the
-        run hangs."""
+        """Waits for the pending saves of all series. Orbax gives the barriers of all its
+        checkpointers the same names. If processes finish one save while they begin another, they
+        meet at the wrong barrier, and the run hangs."""
         for series in self._opened.values():
             series.wait()
 
@@ -161,9 +162,9 @@ class RunCheckpoints:
         series.wait()
 
     def restore(self, like: TrainState, batches: Any) -> tuple[TrainState, dict[str, Any]] | None:
-        """The state, laid out like `like`, and progress in `last`, with `batches` moved there; None
-        if empty. If the newest checkpoint is damaged, warns, uses the one before and deletes the
-        damaged one."""
+        """Returns the state and progress in `last` and moves `batches` there; None if empty. `like`
+        gives structure, shapes, dtypes and sharding. If the newest checkpoint is damaged, prints a
+        warning, uses the one before and deletes the damaged one."""
         folder = self._directory / "last"
         usable = _Usable(None, {})
 

@@ -71,8 +71,9 @@ def initialize_distributed(
 
 
 def is_multi_process(environment: Mapping[str, str]) -> bool:
-    """Whether the environment has a multi-process launcher (SLURM's counts if it is `srun`) or a
-    Cloud TPU, whose host can only learn of others by querying the metadata server."""
+    """Whether the environment indicates a multi-process launcher or a Cloud TPU. A TPU host can
+    only find out about other hosts by querying the metadata server, so every Cloud TPU counts. In a
+    SLURM job, only processes started by `srun` count."""
     if "JAX_COORDINATOR_ADDRESS" in environment:
         return True
     for variable in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"):

@@ -82,9 +82,9 @@ def meaning(name: str) -> Meaning:
 
 
 def may_change(because: str, *, metadata: Mapping[str, Any] | None = None, **field: Any) -> Any:
-    """Declares a dataclass field that may change on resumption, and between two evaluations:
-    `because` says why it does not affect what is computed. All others, new ones too, are
-    compared."""
+    """Declares a dataclass field that may change on resumption, and between two evaluations. Such a
+    field must not affect what is computed, but for rounding: `because` says why not. All others
+    belong to the fingerprint, so new settings are compared by default."""
     return dataclasses.field(metadata={_MAY_CHANGE: because, **(metadata or {})}, **field)
 
 
@@ -134,8 +134,9 @@ def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) 
 
 
 def flatten(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they are compared: JSON objects and lists of objects split into their fields,
-    whole numbers without a point (a flag reads as 2.0 what a default or Python may have as 2)."""
+    """Settings as they are compared. Those whose text is a JSON object, or a list of objects, are
+    split into their fields. A whole number is written without a point: a flag reads as 2.0 what a
+    default or Python may have as 2."""
 
     def fields(name: str, value: Any) -> dict[str, str]:
         if isinstance(value, dict) and value:

@@ -13,9 +13,9 @@ from hardem_jax.training.step import LossFn
 
 
 def all_gather_params(loss_fn: LossFn, mesh: Mesh) -> LossFn:
-    """Wraps a loss of full parameters for those that `state_shardings` shards; each device keeps
-    its shard of the summed gradient. The constraint is explicit because XLA on TPU otherwise moves
-    activations instead."""
+    """Wraps a loss of full parameters for parameters that are sharded by `state_shardings`. Each
+    device keeps its shard of the summed gradient. The constraint is explicit because XLA on TPU
+    otherwise moves activations instead. With `fsdp` 1, `loss_fn` is returned as it is."""
     if mesh.shape[FSDP_AXIS] == 1:
         return loss_fn
 

@@ -388,8 +388,8 @@ class _StopSignals:
         self._immediately = False
 
     def requested(self, step: int) -> bool:
-        """Whether to stop after this step, the same in all processes: with several, JAX's
-        preemption service picks a step that all of them reach."""
+        """Whether to stop after this step; all processes get the same answer. With several
+        processes, JAX's preemption service picks a step that all of them reach."""
         if jax.process_count() == 1:
             return self.signum is not None
         if not getattr(jax.config, "jax_enable_preemption_service", False):
@@ -401,8 +401,8 @@ class _StopSignals:
 
     @contextlib.contextmanager
     def immediately(self) -> Iterator[None]:
-        """Makes a signal raise `Stopped` within the body, which has no progress to lose; not with
-        several processes, which could not agree on where to stop."""
+        """Makes a signal raise `Stopped` within the body, which has no progress to lose. With
+        several processes it has no effect, because they could not agree on where to stop."""
         if jax.process_count() > 1:
             yield
             return
@@ -437,8 +437,8 @@ class _StopSignals:
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[_StopSignals]:
-    """Handles `TERMINATION` and SIGINT while the body runs, in the main thread, which alone may; a
-    second request ends it at once."""
+    """Handles `TERMINATION` and SIGINT while the body runs; a second request ends it at once.
+    Outside the main thread, where Python allows no signal handlers, it changes nothing."""
     stop = _StopSignals()
     # With several processes SIGTERM belongs to JAX's preemption service.
     owned = {signal.SIGTERM} if jax.process_count() > 1 else set()

@@ -114,9 +114,12 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
 
 
 def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
-    """Puts numpy arrays `[R, ...]` (R rows of this host; `[k, R, ...]` with `accumulate` k) on the
-    mesh, rows split over devices, scalars replicated. `InputError` if R is not a multiple of this
-    host's devices."""
+    """Puts numpy arrays `[R, ...]` (R rows of this host) on the mesh, rows split over devices.
+
+    Scalars are replicated. With several hosts, each passes its own rows and the result is the
+    global batch. With `accumulate` k above 1, arrays are `[k, R, ...]`. `InputError` if R is not a
+    multiple of the number of devices of this host.
+    """
     return _place(batch, mesh, devices=len(mesh.local_devices), accumulate=accumulate, whole=False)
 
 

@@ -94,8 +94,9 @@ class RunLog:
         self._print(f"compiling the training step (shapes of batches: {shapes})")
 
     def first_step(self, step: int, compiling: float, first: float) -> None:
-        """Logs the seconds spent ``compiling`` ahead and in the ``first`` step, from requesting its
-        batch to its result, and resets the clock so that rates exclude compilation."""
+        """Logs start-up time, and resets the throughput clock so that rates exclude compilation.
+        These are the seconds spent ``compiling`` ahead of the first batch, and those of the
+        ``first`` step, from requesting its batch to its result."""
         total = self._clock() - self._began
         self._print(
             f"time to first step: {total:.1f} s (ahead-of-time compilation {compiling:.1f} s, "
@@ -185,8 +186,8 @@ def format_metrics(metrics: Mapping[str, float]) -> str:
 
 
 def token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
-    """Seconds of all devices at their bf16 peak, by 6 operations per parameter (Kaplan et al.,
-    2020), without attention, a tenth for BERT-base at 512 tokens, and recomputation."""
+    """Seconds of all devices at their bf16 peak: 6 operations per parameter (Kaplan et al., 2020).
+    That leaves out attention, a tenth for BERT-base at 512 tokens, and recomputation."""
     peak = peak_flops(mesh.devices.flatten().tolist())
     return None if peak is None or params_per_token is None else 6 * params_per_token / peak
 

@@ -13,9 +13,9 @@ from hardem_jax.training.config import METRICS_FILE
 
 
 class Mean(NamedTuple):
-    """A metric that is a mean over some items only, such as those whose true z is known. Totals and
-    counts are added up over micro-batches and steps, so a step with few such items weighs
-    little."""
+    """A metric that is a mean over some of the items only, such as those whose true z is known.
+    Totals and counts are added up over micro-batches and over the steps of a log line, so a step
+    with few such items weighs little, and one without any adds nothing."""
 
     total: Any
     count: Any
@@ -26,8 +26,9 @@ class Mean(NamedTuple):
 
 @dataclasses.dataclass
 class Averager:
-    """Running means of scalar metrics over the steps since the last `reset`, of a `Mean` over its
-    own count; stored with every checkpoint, so a resumed run writes the same ones."""
+    """Running means of scalar metrics over the steps since the last `reset`. A `Mean` is averaged
+    over its own count, and left out while that is 0. All fields are stored with every checkpoint,
+    so a resumed run writes the same averages as an uninterrupted one."""
 
     sums: dict[str, float] = dataclasses.field(default_factory=dict)
     count: int = 0
@@ -51,9 +52,9 @@ class Averager:
 
 @dataclasses.dataclass
 class RunProgress:
-    """The training loop's own state, stored with every checkpoint as JSON: `history` of
-    evaluations, `averager` of the metrics since the last line. With more patience, a run that
-    stopped goes on."""
+    """The training loop's own state, stored with every checkpoint as JSON. `history` has one entry
+    per evaluation, `averager` the training metrics since the last line of `metrics.jsonl`. With
+    more patience, a run that has stopped early goes on."""
 
     best_metric: float | None = None
     best_step: int = 0
@@ -70,8 +71,8 @@ class RunProgress:
         mode: Literal["max", "min"],
         patience: int | None,
     ) -> bool:
-        """Records one evaluation and returns whether it is the best so far; an equal value or NaN
-        is not. After `patience` evaluations in a row that are not, `stopped_early` is set."""
+        """Records one evaluation and returns whether it is the best so far. An equal value or NaN
+        is no gain. After `patience` evaluations in a row without a gain, `stopped_early` is set."""
         if monitor not in metrics:
             raise InputError(
                 f"monitor: expected a metric of the evaluation ({', '.join(sorted(metrics))}), "
@@ -116,9 +117,12 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
-    """Truncates `metrics.jsonl` to the lines up to `step`: later ones are of a process that was
-    killed after its last checkpoint, and written again, as is this step's evaluation unless it was
-    ``evaluated``."""
+    """Truncates `metrics.jsonl` to the lines of steps up to `step`.
+
+    Later lines, the last one possibly incomplete, are of a process that was killed after its last
+    checkpoint. The resumed run writes them again. It also repeats the evaluation of this step
+    unless the checkpoint includes it (``evaluated``).
+    """
     if not path.exists():
         return
     keep = 0

@@ -50,9 +50,13 @@ def init_state(
     mesh: Mesh,
     memory: Mapping[str, Any] | None = None,
 ) -> TrainState:
-    """Creates the initial state on the devices, sharded by `state_shardings`, the same on every
-    host. Its arrays are copies, because the training step donates its state, and have no weak
-    types, so that the first and second step share one compilation."""
+    """Creates the initial state, sharded over the mesh by `state_shardings`.
+
+    Arguments are the same on every host. It is initialised on the devices, none of which ever holds
+    more than its shard. The arrays are copies, because the training step donates its state and must
+    not delete the caller's `params`. They have no weak types, so that the first and second step
+    share one compilation.
+    """
 
     def init(params: Any, memory: Mapping[str, Any]) -> TrainState:
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(seed)
@@ -98,8 +102,9 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
 def remember(
     memory: Mapping[str, Any], rows: Mapping[str, Any], batch: Any, where: jax.Array
 ) -> Mapping[str, Any]:
-    """The memory after a step: `rows` `[..., R, ...]` replace entries of their inputs, each at most
-    once; rows with -1 write nothing, and none do if `where`, bool `[]`, is False."""
+    """The memory after a step: `rows` `[..., R, ...]` replace some or all entries of their inputs.
+    Rows with -1 write nothing, and no two others have the same input. If `where`, bool `[]`, is
+    False, nothing changes."""
 
     def write(kept: jax.Array, new: jax.Array) -> jax.Array:
         # An index out of bounds is dropped; -1 would be the last input.
@@ -115,8 +120,9 @@ def current_shardings(state: TrainState) -> Any:
 
 
 def leaf_name(path: tuple[Any, ...]) -> str:
-    """A leaf's dotted name, such as `encoder.layers.0.attention.query.kernel`, without the `value`
-    that NNX adds inside an `nnx.State`, so that a state and its plain dict have the same names."""
+    """A leaf's dotted name, such as `encoder.layers.0.attention.query.kernel`. The trailing `value`
+    that NNX adds inside an `nnx.State` is dropped, so a state and the plain dict made from it have
+    the same names."""
     if len(path) > 1 and path[-1] == jax.tree_util.GetAttrKey("value"):
         path = path[:-1]
     return jax.tree_util.keystr(path, simple=True, separator=".")

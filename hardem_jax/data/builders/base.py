@@ -146,9 +146,12 @@ _WORK = "work"
 
 
 class SolutionBuilder(tfds.core.ShardBasedBuilder):
-    """A TFDS builder whose records hold Z, which may be empty, in the order of the source, from the
-    files of ``folder`` (by default of all splits there). ``processes`` are spawned to find Z if
-    Beam does not; ``progress`` wraps the shards, as `hardem_jax.progress.counted`."""
+    """A TFDS builder whose records hold Z, in the order of the source; Z may be empty.
+
+    ``folder`` has the official files, ``splits`` are by default those whose files are present.
+    ``processes`` are spawned to find Z if Beam does not; the files are the same. ``progress`` wraps
+    the work on the shards, as `hardem_jax.progress.counted`.
+    """
 
     VERSION = tfds.core.Version("1.0.0")
     # TFDS would look for a file next to the module, with a package that it does not require.
@@ -310,8 +313,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
 
 
 def quiet() -> None:
-    """Switches off the progress bars of TFDS, and what it and Beam log short of errors: they report
-    on every configuration that is not a constant of the code, as ours are."""
+    """Switches off the progress bars of TFDS, and what it and Beam log short of errors. They report
+    every configuration that is computed, as ours are, rather than a constant of the code."""
     tfds.disable_progress_bar()
     for name in ("absl", "apache_beam"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -41,9 +41,9 @@ _PROGRAMS_IN_MEMORY = 256
 
 @dataclasses.dataclass(frozen=True)
 class Solutions:
-    """Z of a question: ``programs`` ``[Z, ROW_WIDTH]`` int16, sorted, each once, over ``links``;
-    ``size`` of them before `ProgramRules.cap`, of at most ``max_links`` links, 1 if there were too
-    many pairs."""
+    """Z of a question: ``programs`` ``[Z, ROW_WIDTH]`` int16, sorted, without duplicates. They
+    refer to ``links``. There were ``size`` before `ProgramRules.cap`, of at most ``max_links``
+    links: 1 if there were too many pairs."""
 
     programs: np.ndarray
     links: Links
@@ -69,8 +69,8 @@ def enumerate_programs(
     words: np.ndarray | None = None,
     seed: int = 0,
 ) -> Solutions:
-    """Z: every program of Z_tot that executes to the answer, or a sample by ``seed``; ``words`` are
-    those of `split_words` unless given, ``rules`` None stands for the default."""
+    """Z: every program of Z_tot that executes to the answer, or a sample by ``seed``. ``words`` are
+    those of `split_words` unless given; ``rules`` None stands for the default."""
     rules = rules or ProgramRules()
     check_text(question, "question")
     words = split_words(question) if words is None else np.asarray(words)
@@ -212,7 +212,7 @@ class _Search:
 
 
 def joined(links: Links, ordinary: int, pairs: Pairs, rules: ProgramRules) -> dict[str, SetsOfRows]:
-    """The sets of rows of each connective that joins links into one set; ``ordinary`` are all rows
+    """The sets of rows of each connective that joins links into one set. ``ordinary`` are all rows
     but totals. Unless the rules allow redundancy, both links count."""
     sets: dict[str, SetsOfRows] = {name: {} for name in ("all", "one", "and", "or", "and not")}
     if ordinary:
@@ -247,9 +247,9 @@ def by_pair_of_sets(links: Links, pairs: Pairs) -> dict[tuple[int, int], Pairs]:
 
 
 class AnswerTest:
-    """Tells which of some programs, ``[N, ROW_WIDTH]`` int, over the links of `find_links` by the
-    same rules, are in Z: ``[N]`` bool. `ProgramRules.cap` only limits enumeration, and is ignored
-    here."""
+    """Tells which of some programs, ``[N, ROW_WIDTH]`` int, are in Z: ``[N]`` bool. A program is in
+    Z if the rules allow it and its result is the answer. `ProgramRules.cap` only limits enumeration
+    and is ignored here. The links are from `find_links` by the same rules."""
 
     def __init__(self, table: Table, links: Links, target: Target, rules: ProgramRules):
         self._table, self._links, self._target = table, links, target

@@ -37,8 +37,8 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
 def rows_of_program(
     table: Table, row: Sequence[int] | np.ndarray, links: Links
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The rows that a program starts from, and its final ones, each ascending; twice the rows of
-    either link for "versus", which has no modifier."""
+    """The rows that a program starts from, and its final ones, each ascending. For "versus", which
+    has no modifier, both are the rows of either link."""
     shape, _, *operands = _operands(table, row, links)
     start, final = _start_and_final(shape, *operands)
     return tuple(mask_rows(start)), tuple(mask_rows(final))

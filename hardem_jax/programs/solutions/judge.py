@@ -27,9 +27,9 @@ _NEAR = 1e-5
 
 
 class Target(Protocol):
-    """The answer as `hardem_jax.tables.metrics.Denotation` compares it: each of the ``items`` has a
-    matching cell, of one item all cells match, and a result of one number is within 1e-5 of one of
-    the ``numbers``."""
+    """The answer to a question, as `hardem_jax.tables.metrics.Denotation` compares it. A correct
+    result has a matching cell for each of the ``items``; of only one item, all cells match it. A
+    result of one number is only correct within 1e-5 of one of the ``numbers``."""
 
     @property
     def items(self) -> Sequence[Target]: ...

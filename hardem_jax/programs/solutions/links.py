@@ -232,8 +232,8 @@ def _is_sign(question: str, start: int) -> bool:
 
 
 def span_numbers(text: str, key: str) -> dict[str, float]:
-    """What a span is compared with, by the names of number parts, given its `text_key`; empty if it
-    is not a number, or one beyond float64."""
+    """What a span is compared with, by the names of number parts; ``key`` is its `text_key`. Empty
+    if it is not a number, or one beyond float64."""
     stuck = None if " " in text else _STUCK_KEY.fullmatch(key)
     if stuck or _NUMBER_KEY.fullmatch(key):
         number = float(stuck[1] if stuck else key)

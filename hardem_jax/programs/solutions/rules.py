@@ -247,8 +247,8 @@ class AllowedPrograms:
         self._table, self._links, self._rules = table, links, rules
 
     def __contains__(self, row: Sequence[int] | np.ndarray) -> bool:
-        """Whether a row of ``ROW_WIDTH`` integers is one of them, see `Program.from_row`, with a
-        result or not."""
+        """Whether a row of ``ROW_WIDTH`` integers is one of them, see `Program.from_row`. Whether
+        it has a result does not matter."""
         number, *rest = (int(entry) for entry in row)
         if not 0 <= number < len(SHAPES) or not self._is_allowed(SHAPES[number], *rest):
             return False

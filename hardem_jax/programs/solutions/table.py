@@ -26,9 +26,11 @@ _TOTALS = {"total", "subtotal", "overall", "career", "average", "sum", "combined
 
 
 class FieldValues:
-    """The values of a ``field`` in every row, none if a row lacks it, as ``rows``; ``rows_with``:
-    each key, in order of first appearance, -> its rows, ``valued`` all of them; ``many``: some row
-    has several."""
+    """The values of a ``field`` in every row, none if a row lacks it, as ``rows``.
+
+    ``rows_with`` has the set of rows of each key, in order of first appearance; ``valued`` are all
+    of them. ``many`` tells whether some row has several values.
+    """
 
     def __init__(self, field: Field, rows: Sequence[tuple[Value, ...]]):
         self.field = field
@@ -178,9 +180,9 @@ class ProgramTable:
         return found
 
     def similar(self, key: str) -> Sequence[str]:
-        """What a text stands for: itself if some cell has it or it is not one word of letters, else
-        the words of cells that differ by at most 3 letters at the end, after at least 4 that are
-        the same."""
+        """What a text stands for: itself if some cell has it or it is not one word of letters.
+        Other words stand for those of the cells that differ from them by at most 3 letters at the
+        end, after at least 4 that are the same."""
         known = key in self.holders or key in self.containers
         if known or len(key) <= MIN_STEM or not key.isalpha():
             return (key,)

@@ -35,8 +35,8 @@ _MAX_WORDS = np.iinfo(np.int16).max
 
 
 class SpanCondition(NamedTuple):
-    """A condition of Z_tot, in the order of Z: its ``mask`` has the rows, at least one, for which
-    it holds; ``value`` is what cells are compared with; ``first`` and ``last`` are words,
+    """A condition of Z_tot; sorts in the order of Z. ``mask`` has the rows for which it holds, at
+    least one. ``value`` is what cells are compared with; ``first`` and ``last`` are words,
     inclusive."""
 
     column: int
@@ -149,9 +149,11 @@ def _boundaries(question: str) -> tuple[set[int], set[int]]:
 
 
 class Clause(NamedTuple):
-    """``size`` conditions on one column: ``code`` has their indices among all conditions, as digits
-    in `Combinations.base`, ``mask`` the rows that satisfy them; ``next_column`` is the index of the
-    next one's first clause."""
+    """Conditions on one column, several if the rules allow it: ``size`` of them.
+
+    ``code`` has their indices among all conditions, as digits in `Combinations.base`, and ``mask``
+    the rows that satisfy them all. ``next_column`` is the index of the next one's first clause.
+    """
 
     size: int
     code: int
@@ -160,9 +162,9 @@ class Clause(NamedTuple):
 
 
 class Combinations:
-    """All sets of conditions that a question allows, of at most ``max_conditions``, which
-    `SqlRules.max_combinations` may lower; ``columns`` are the clauses on each column that has some,
-    in order."""
+    """All sets of conditions that a question allows. They have at most ``max_conditions``, those of
+    the rules unless `SqlRules.max_combinations` lowers them. ``columns`` are the clauses on each
+    column that has some, in order."""
 
     def __init__(self, conditions: Sequence[SpanCondition], table: TypedTable, rules: SqlRules):
         self.base = max(2, len(conditions))

@@ -241,8 +241,8 @@ def _valid(
     rules: SqlRules,
     match: Callable[[list[Cell]], bool] | None,
 ) -> np.ndarray:
-    """``[M, 6 S]`` bool: which results are allowed and correct, by selected column and aggregator,
-    of sets of rows that are not empty."""
+    """``[M, 6 S]`` bool: which results are allowed and correct, by selected column and aggregator.
+    No set of rows is empty."""
     if not masks or not table.columns:
         return np.zeros((len(masks), 0), bool)
     heads = allowed(table, masks, rules)
@@ -309,7 +309,7 @@ def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.nd
 
 
 def _decide_sums(table: TypedTable, masks: Sequence[int], cell: Cell, heads: np.ndarray) -> None:
-    """Leaves those of the sums and averages that are the answer: float64 sums rule out most,
+    """Leaves those of the sums and averages that are the answer. Float64 sums rule out most;
     SQLite's own summation decides."""
     target = _as_float(cell)
     sums, rounding = table.sums

@@ -129,8 +129,8 @@ def in_lower_case(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 
 def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
-    """Cells as SQLite stores them: numbers as text in text columns, and vice versa in real ones if
-    the text is a number. Texts are lower-cased, and negative zero becomes zero."""
+    """Cells as SQLite stores them: numbers as text in text columns, and vice versa in real ones.
+    Text that is not a number stays text. Texts are lower-cased, and negative zero becomes zero."""
     values = in_lower_case(values)
     plain = str if column_type == "text" else float
     as_they_are = all(type(value) is plain and value == value for value in values)
@@ -238,7 +238,7 @@ def _compensated(integer: int, addends: Sequence[int | float]) -> float:
 
 
 def _parts(addend: int | float) -> tuple[float, ...]:
-    """A float, or the two floats into which SQLite splits an integer too large for float64, without
+    """A float, or the two floats into which SQLite splits an integer too large for float64. Avoids
     `math.fmod`, which would round the integer to float64 first."""
     if isinstance(addend, float) or -_EXACT < addend < _EXACT:
         return (float(addend),)

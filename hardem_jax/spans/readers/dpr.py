@@ -42,9 +42,12 @@ def read_contexts(
     prepend_title: bool = False,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams questions, each with its first passages as documents (ids are theirs, or ``<question
-    id>#<rank>``); ``prepend_title`` puts the title into a line before the text, so that an answer
-    in it counts. ``require_answers=False`` keeps questions without, for prediction."""
+    """Streams questions, each with its first passages as documents, as the retriever ranked them.
+
+    A document's id is the passage's, or ``<question id>#<rank>``. ``prepend_title`` puts the title
+    into a line before the text, so that an answer in it counts. ``require_answers=False`` keeps
+    questions without an answer, for prediction.
+    """
     for place, record, question in _questions(path, skips, require_answers):
         documents: dict[str, Document] = {}
         entries = get_field(record, "ctxs", list, place)
@@ -72,9 +75,9 @@ def write_contexts(
     *,
     left_out: ExclusionCounts | None = None,
 ) -> int:
-    """Writes questions with their passages, best first, and returns their number. ``.json`` is a
-    list, any other name JSON lines, either also ``.gz``; those left out come last, for scores to
-    cover all."""
+    """Writes questions with their passages, best first, and returns their number. ``.json`` is
+    written as a list, any other name as JSON lines; either with ``.gz``. Questions that the reader
+    left out come last, so that scores can cover all questions."""
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open
     is_list = path.name.removesuffix(".gz").endswith(".json")

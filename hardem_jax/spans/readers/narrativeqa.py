@@ -38,8 +38,9 @@ _SETS = ("train", "valid", "test")
 def read_narrativeqa(
     folder: PathLike, split: str, *, skips: ExclusionCounts, lower: bool = True
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a split in file order, each with its summary, Z unknown, with the
-    document's id and a number from 0 as id; ``lower`` as in the paper's released conversion."""
+    """Streams the questions of a split in file order, each with its summary; Z is unknown. Ids are
+    the document's id and the number of the question on that document, from 0. ``lower`` lower-cases
+    summaries and questions, as in the paper's released conversion."""
     if split not in _SETS:
         raise InputError(f"split: expected one of {', '.join(_SETS)}, found {split!r}")
     summaries = _read_summaries(Path(folder, SUMMARIES), lower)

@@ -33,8 +33,8 @@ ANSWERS_AS_TEXT = "list of answers written as one string"
 
 
 class QuestionCheck:
-    """Makes a question of what a reader found, or counts why it cannot be used; warns about
-    repeated ids, by which predictions are keyed."""
+    """Makes a question of what a reader found, or counts why it cannot be used. Warns about
+    repeated ids, because predictions are keyed by id."""
 
     def __init__(self, skips: ExclusionCounts, *, require_answers: bool):
         self._skips, self._require_answers = skips, require_answers
@@ -56,9 +56,12 @@ class QuestionCheck:
 def read_nq_open(
     path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
 ) -> Iterator[OpenQuestion]:
-    """Streams the questions of a file of NQ-open, or of DPR if named ``.csv`` or ``.tsv``, with
-    their ``id`` or the file's stem and line: ``NQ-open.dev#12``. ``require_answers=False``, for
-    prediction, keeps those without an answer, and reads Pyserini's topics in ``.tsv``."""
+    """Streams the questions of a file of NQ-open, or of DPR if named ``.csv`` or ``.tsv``.
+
+    A question's id is its ``id``, or the file's stem and the line number: ``NQ-open.dev#12``.
+    ``require_answers=False``, for prediction, keeps questions without an answer, and also reads
+    Pyserini's topics in ``.tsv``.
+    """
     check = QuestionCheck(skips, require_answers=require_answers)
     stem = file_stem(path)
     separated = Path(path).name.removesuffix(".gz").endswith((".csv", ".tsv"))
