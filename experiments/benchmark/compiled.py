@@ -13,7 +13,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -244,6 +245,7 @@ _OWN = re.compile(r'op_name="[^"]*?(\w+)\)*/pallas_call"')
 _FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "after-all"}
 _FREE |= {"fusion-done", "copy-done", "async-done", "partition-id"}
 _CALLS = {"while", "call", "conditional"}
+_SLICING = {"slice", "dynamic-slice", "gather", "dynamic-update-slice"}
 
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 # `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
@@ -334,9 +336,8 @@ def kernels_by_kind(hlo: str, chip: Chip) -> dict[str, Kernels]:
     """Kind of kernel -> how many run in a GPU's program, and the bytes that they read and write.
 
     Kinds are opcodes; of a fusion the name of what it computes, without numbers; of a call of a
-    library its target; of a kernel of one's own its name. Operands are counted whole: a fusion that
-    reads a slice of an array is charged for all of it. The body of a loop counts as often as
-    it runs, so that bytes of a loop over slices are far too many.
+    library its target; of a kernel of one's own its name. The body of a loop counts as often as it
+    runs. Of an array that a kernel slices, or writes a slice into, the slice counts.
     """
     found: dict[str, Kernels] = {}
     entry, computations = _computations(hlo)
@@ -389,11 +390,36 @@ def _count(
                 shape = shape.removeprefix("((").partition("), ")[2] or shape
             if "matmul" in kind:  # the other is room that cuBLAS may work in
                 shape = shape.partition(", s8[")[0]
-            moved = sum(map(array_bytes, (shape, *operands)))
+            read, kept = _read(computations.get(called[0], ()) if called else ())
+            moved = array_bytes(shape) - kept
+            for number, whole in enumerate(map(array_bytes, operands)):
+                moved += min(whole, read.get(number, whole))
             seconds = _operations_s(kind, line, operands, shape, chip)
             seconds = max(seconds, moved / (_REACHED["memory"] * chip.hbm_gbytes * 1e9))
             kernel = Kernels(times, times * moved, times * (seconds + _LAUNCH_S))
             found[kind] = found.get(kind, Kernels()) + kernel
+
+
+def _read(lines: Iterable[str]) -> tuple[Mapping[Any, int], int]:
+    """Bytes that a fusion reads of each operand, by number, counted anew for each use; and bytes of
+    its results that stay what they were, but for a slice."""
+    numbers, sizes, read, kept = {}, {}, Counter(), 0
+    for match in filter(None, map(_INSTRUCTION.match, lines)):
+        result, shape, opcode, rest = match.groups()
+        size = sizes[result] = array_bytes(shape)
+        operands = _OPERAND.findall(rest.split("), ")[0])
+        if opcode == "parameter":
+            numbers[result] = int(rest.partition(")")[0])
+        elif opcode == "bitcast" and operands[0] in numbers:
+            numbers[result] = numbers[operands[0]]
+        else:
+            read.update({numbers.get(x): sizes.get(x, 0) for x in operands[opcode in _SLICING :]})
+            if opcode == "dynamic-update-slice" and operands[0] in numbers:
+                read[numbers[operands[0]]] += 0
+                kept += size - sizes[operands[1]]
+            elif opcode in _SLICING:
+                read[numbers.get(operands[0])] += size
+    return read, kept
 
 
 def total(kinds: Mapping[str, Kernels]) -> Kernels:

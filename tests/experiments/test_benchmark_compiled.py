@@ -93,10 +93,21 @@ PROGRAM = """
   ROOT %add.1 = bf16[8]{0} add(%p, %q)
 }
 
+%fused_multiply (p: f32[6], q: f32[5]) -> f32[6] {
+  %p = f32[6]{0} parameter(0)
+  %q = f32[5]{0} parameter(1)
+  %rows = f32[3,2]{1,0} bitcast(%p)
+  %row = f32[1,2]{1,0} dynamic-slice(%rows, %zero, %zero), dynamic_slice_sizes={1,2}
+  %part = f32[2]{0} slice(%q), slice={[0:2]}
+  %all = f32[5]{0} multiply(%q, %q)
+  ROOT %written = f32[6]{0} dynamic-update-slice(%p, %part, %zero)
+}
+
 %step (state: (s32[], f32[6])) -> (s32[], f32[6]) {
-  %state = (s32[], f32[6]{0}) parameter(0)
+  %state = (s32[], f32[6]{0}, f32[5]{0}) parameter(0)
   %x = f32[6]{0} get-tuple-element(%state), index=1
-  %y = f32[6]{0} fusion(%x), kind=kLoop, calls=%fused_multiply
+  %c = f32[5]{0} get-tuple-element(%state), index=2
+  %y = f32[6]{0} fusion(%x, %c), kind=kLoop, calls=%fused_multiply
 }
 
 %until (state: (s32[], f32[6])) -> pred[] {
@@ -136,7 +147,8 @@ def test_kernels_are_counted_by_kind_with_their_bytes_and_modelled_time():
         "__cublas$lt$matmul BIAS": (1, 16 + 16 + 128),  # without the room that cuBLAS works in
         "fused_add": (2, 2 * 3 * 16),
         "fused_slice": (1, 24 + 4),
-        "fused_multiply": (5, 5 * 2 * 24),
+        # Two numbers of p, all of q, which is not only sliced; and two are written.
+        "fused_multiply": (5, 5 * (8 + 20 + 8)),
         "compare": (5, 5),
     }
     # 2 x 8 x 8 operations at a million a second; bytes take no time here.
