@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from hardem_jax.equations.qanet import (
     WordEncoder,
 )
 from hardem_jax.equations.solutions.rules import EquationRules
+from hardem_jax.placement import platform_of
 
 NUM_SIGNS = 3
 
@@ -101,33 +103,27 @@ class NAQANet(nnx.Module):
         size = config.hidden_size
         self.rules = rules
 
+        made: dict[str, Any] = {"rngs": rngs, "dtype": dtype}
         encoder = functools.partial(
             QANetEncoder,
             size,
             num_heads=config.num_heads,
             dropout=config.dropout,
             layer_dropout=config.layer_dropout,
-            rngs=rngs,
-            dtype=dtype,
             remat=remat,
+            **made,
         )
+        of_characters = config.num_characters, config.character_size
+        filters = config.num_filters, config.filter_width
         self.words = WordEncoder(
             config.num_words,
             config.word_size,
-            characters=CharacterCNN(
-                config.num_characters,
-                config.character_size,
-                config.num_filters,
-                config.filter_width,
-                rngs=rngs,
-                dtype=dtype,
-            ),
+            characters=CharacterCNN(*of_characters, *filters, **made),
             size=size,
             num_highway_layers=config.num_highway_layers,
             dropout=config.dropout,
             vectors=word_vectors,
-            rngs=rngs,
-            dtype=dtype,
+            **made,
         )
         self.phrase = encoder(
             num_blocks=config.num_phrase_blocks,
@@ -135,7 +131,7 @@ class NAQANet(nnx.Module):
             width=config.phrase_width,
         )
         self.attention = PassageQuestionAttention(size, rngs=rngs)
-        self.attention_output = dense(4 * size, size, rngs=rngs, dtype=dtype, use_bias=False)
+        self.attention_output = dense(4 * size, size, use_bias=False, **made)
         self.modelling = encoder(
             num_blocks=config.num_modelling_blocks,
             num_convs=config.num_modelling_convs,
@@ -175,24 +171,27 @@ class NAQANet(nnx.Module):
 
     def _phrases(self, batch, text: str, key) -> jax.Array:
         """[B, T, D] words of passage or question in their neighbourhood."""
-        keys = (None,) * 3 if key is None else jax.random.split(key, 3)
+        keys: Any = (None,) * 3 if key is None else jax.random.split(key, 3)
         x = self.words(batch[f"{text}_words"], batch[f"{text}_chars"], keys[0])
-        x = self.phrase(x, batch[f"{text}_where"], keys[1])
+        drawn = None if key is None else self.phrase.draw(keys[1])
+        x = self.phrase(x, batch[f"{text}_where"], drawn)
         return dropout(x, self.config.dropout, keys[2])
 
     def _model(self, x, where, key) -> tuple[jax.Array, jax.Array]:
         """float32 [B, P, D] each: the passage after the first and after the last pass."""
         graphdef, params = nnx.split(self.modelling)
 
-        def one_pass(x, key):
-            keys = (None,) * 2 if key is None else jax.random.split(key)
-            x = nnx.merge(graphdef, params)(x, where, keys[0])
-            x = dropout(x, self.config.dropout, keys[1])
+        def one_pass(x, drawn):
+            x = nnx.merge(graphdef, params)(x, where, drawn[0])
+            x = dropout(x, self.config.dropout, drawn[1])
             return x, x
 
-        num_passes = self.config.num_passes
-        keys = None if key is None else jax.random.split(key, num_passes)
-        last, states = jax.lax.scan(one_pass, x, keys, length=num_passes)
+        num_passes, drawn = self.config.num_passes, (None, None)
+        if key is not None:
+            keys = jax.vmap(jax.random.split)(jax.random.split(key, num_passes))
+            drawn = self.modelling.draw(keys[:, 0]), keys[:, 1]
+        unroll = platform_of(x) == "gpu"  # as blocks are
+        last, states = jax.lax.scan(one_pass, x, drawn, length=num_passes, unroll=unroll)
         return states[0].astype(jnp.float32), last.astype(jnp.float32)
 
     def _signs(self, batch, first, last, p) -> jax.Array:

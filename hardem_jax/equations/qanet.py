@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,9 @@ from jax.typing import DTypeLike
 from hardem_jax import masked
 from hardem_jax.encoders.base import stack
 from hardem_jax.encoders.layers import KERNEL_INIT, LayerNorm, dense, masked_max
-from hardem_jax.encoders.ops.fused import attention, dropout
+from hardem_jax.encoders.ops.attention import attention
+from hardem_jax.encoders.ops.fused import drop_and_scale, dropout, dropout_seeds
+from hardem_jax.placement import platform_of
 
 LAYER_NORM_EPS = 1e-5
 # Standard deviation of embeddings that are trained from scratch.
@@ -35,12 +37,19 @@ def sinusoidal_positions(length: int, size: int) -> jax.Array:
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
 
 
-def add_sublayer(x: jax.Array, y: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+class Draws(NamedTuple):
+    """What is random in the n sublayers of a block, behind axes of passes and blocks."""
+
+    seeds: jax.Array  # uint32 [n, 3, 2], of dropout before, inside and after a sublayer
+    kept: jax.Array  # bool [n], which are not left out
+
+
+def add_sublayer(x: jax.Array, y: jax.Array, rate: float, kept: jax.Array | None) -> jax.Array:
     """`x + y`, where `y` is left out for the whole batch with probability `rate` (Huang et al.,
-    2016); without a key the expectation `(1 - rate) * y` is added."""
-    if key is None:
+    2016); without a draw the expectation `(1 - rate) * y` is added."""
+    if kept is None:
         return x + (1 - rate) * y
-    return x + jnp.where(jax.random.bernoulli(key, 1 - rate), y, 0)
+    return x + jnp.where(kept, y, 0)
 
 
 class SeparableConv(nnx.Module):
@@ -93,36 +102,38 @@ class EncoderBlock(nnx.Module):
         self.hidden, self.output = layer(), layer()
         self.num_heads = num_heads
         self.dropout = dropout
-        self.layer_dropout = layer_dropout
-
-    def __call__(self, x: jax.Array, where: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """[B, T, D], true words [B, T], dropout key or `None` -> [B, T, D]."""
-        x = x + sinusoidal_positions(*x.shape[1:])[None].astype(x.dtype)
         last = len(self.norms)
-        for index, norm in enumerate(self.norms):
-            keys = (
-                (None,) * 4 if key is None else jax.random.split(jax.random.fold_in(key, index), 4)
-            )
+        self.layer_rates = tuple(layer_dropout * (i + 1) / last for i in range(last))
+
+    def __call__(self, x: jax.Array, where: jax.Array, drawn: Draws | None = None) -> jax.Array:
+        """[B, T, D], true words [B, T], `draw` or `None` for no dropout -> [B, T, D]."""
+        x = x + sinusoidal_positions(*x.shape[1:])[None].astype(x.dtype)
+        for index, (norm, rate) in enumerate(zip(self.norms, self.layer_rates, strict=True)):
+            seeds, kept = (None, None) if drawn is None else (part[index] for part in drawn)
             y = norm(x.reshape(-1, x.shape[-1])).reshape(x.shape)
-            y = self._sublayer(index, dropout(y, self.dropout, keys[0]), where, keys[1])
-            y = dropout(y, self.dropout, keys[2])
-            x = add_sublayer(x, y, self.layer_dropout * (index + 1) / last, keys[3])
+            y = self._sublayer(index, self._drop(y, seeds, 0), where, seeds)
+            x = add_sublayer(x, self._drop(y, seeds, 2), rate, kept)
         return x
 
-    def _sublayer(self, index, x, where, key) -> jax.Array:
+    def _drop(self, x, seeds, place) -> jax.Array:
+        if seeds is None or self.dropout == 0:
+            return x
+        return drop_and_scale(x, seeds[place], self.dropout)
+
+    def _sublayer(self, index, x, where, seeds) -> jax.Array:
         if index < len(self.convs):
             return self.convs[index](x, where)
         if index == len(self.convs):
             return self.attend(x, where)
-        return self.output(dropout(jax.nn.relu(self.hidden(x)), self.dropout, key))
+        return self.output(self._drop(jax.nn.relu(self.hidden(x)), seeds, 1))
 
     def attend(self, x, where) -> jax.Array:
-        def by_head(y):  # [B, T, D] -> [B, heads, T, D / heads]
-            return y.reshape(*y.shape[:2], self.num_heads, -1).transpose(0, 2, 1, 3)
-
-        q, k, v = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
-        context: jax.Array = attention(q, k, v, where, None, None, 0.0)
-        return self.attention_output(context.transpose(0, 2, 1, 3).reshape(x.shape))
+        shape = (*x.shape[:2], self.num_heads, -1)
+        q, k, v = (layer(x).reshape(shape) for layer in (self.query, self.key, self.value))
+        # A TPU's kernel would fill an eighth of its lanes: heads are 16 wide.
+        kernel = "xla" if platform_of(x) == "tpu" else "auto"
+        context = attention(q, k, v, where=where, implementation=kernel).reshape(x.shape)
+        return self.attention_output(context)
 
 
 class QANetEncoder(nnx.Module):
@@ -143,17 +154,31 @@ class QANetEncoder(nnx.Module):
         self.num_blocks = num_blocks
         self.remat = remat
 
-    def __call__(self, x: jax.Array, where: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """[B, T, D], true words [B, T], dropout key or `None` -> [B, T, D]; anything at padding."""
+    def draw(self, keys: jax.Array) -> Draws:
+        """Of calls with `keys` of any shape, in a few kernels instead of hundreds; flat, because
+        programs with many axes compile slowly."""
+        rates = np.array(self.blocks.layer_rates)
+        numbers, shape = np.arange(len(rates), dtype=np.uint32), (*keys.shape, self.num_blocks)
+        split = jax.vmap(jax.random.split, (0, None))
+        keys = split(keys.reshape(-1), self.num_blocks).reshape(-1)
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+        keys = split(fold(keys, numbers).reshape(-1), 4)
+        kept = jax.vmap(jax.random.bernoulli)(keys[:, 3], np.resize(1 - rates, len(keys)))
+        seeds = jax.vmap(dropout_seeds)(keys[:, :3].reshape(-1))
+        return Draws(seeds.reshape(*shape, -1, 3, 2), kept.reshape(*shape, -1))
+
+    def __call__(self, x: jax.Array, where: jax.Array, drawn: Draws | None = None) -> jax.Array:
+        """[B, T, D], true words [B, T], `draw` or `None` -> [B, T, D]; anything at padding."""
         graphdef, params = nnx.split(self.blocks)
 
         def body(x, block):
             return nnx.merge(graphdef, block[0])(x, where, block[1]), None
 
-        # Common subexpressions are not merged across the iterations of a scan anyway.
-        body = jax.checkpoint(body, prevent_cse=False) if self.remat else body
-        keys = None if key is None else jax.random.split(key, self.num_blocks)
-        return jax.lax.scan(body, x, (params, keys))[0]
+        # A loop copies activations to where its backward pass reads them, one inside another twice.
+        unroll = platform_of(x) == "gpu"
+        # Common subexpressions are not merged across the iterations of a loop anyway.
+        body = jax.checkpoint(body, prevent_cse=unroll) if self.remat else body
+        return jax.lax.scan(body, x, (params, drawn), unroll=unroll)[0]
 
 
 class PassageQuestionAttention(nnx.Module):

@@ -161,23 +161,24 @@ def test_kernels_are_counted_by_kind_with_their_bytes_and_modelled_time():
     assert slow.seconds == pytest.approx(slow.num_bytes)  # at one byte a second
 
 
-@pytest.mark.slow
-def test_lstms_on_a_gpu_are_a_kernel_each_way_and_not_one_a_step(tmp_path):
-    skip_without_cuda()
-    flags = ("--topologies", "h200", "--rows", "4", "--layers", "2")
-    found = compiled_in_a_process(tmp_path / "out.json", *flags, task="queries")["by_kind"]
-    assert 0 < sum(count for count, _ in found.values()) <= 600  # 3,841 if every step has its own
-
-
-def skip_without_cuda():
+@pytest.fixture
+def cuda():
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         pytest.skip("compiling for GPUs needs JAX's plugin for CUDA (pip install 'jax[cuda13]')")
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("cuda")
+def test_lstms_on_a_gpu_are_a_kernel_each_way_and_not_one_a_step(tmp_path):
+    flags = ("--topologies", "h200", "--rows", "4", "--layers", "2")
+    found = compiled_in_a_process(tmp_path / "out.json", *flags, task="queries")["by_kind"]
+    assert 0 < sum(count for count, *_ in found.values()) <= 600  # 3,841 if every step has its own
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cuda")
 def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
     """By kind, from the steps of two and of four layers."""
-    skip_without_cuda()
     flags = ("--topologies", "h200", "--rows", "64", "--layers")
     two, four = (compiled_in_a_process(tmp_path / "out.json", *flags, n) for n in ("2", "4"))
     # Forwards and backwards.
@@ -198,6 +199,18 @@ def test_a_layer_on_a_gpu_is_few_kernels_that_read_and_write_little(tmp_path):
         if "add" in kind
     ]
     assert sum(added) / 2 < 1e-3 * num_bytes
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cuda")
+def test_naqanet_on_a_gpu_has_no_loop_over_its_blocks(tmp_path):
+    flags = ("--topologies", "h200", "--rows", "64")
+    found = compiled_in_a_process(tmp_path / "out.json", *flags, task="naqanet")
+    # Four passes of six blocks, and a block each for passage and question.
+    assert found["kernels"] == {"__cudnn$fmhaSoftmax": 26, "__cudnn$fmhaSoftmaxBackward": 26}
+    assert sum(count for count, *_ in found["by_kind"].values()) <= 3400
+    assert found["num_bytes"] <= 24e9 and found["memory_gib"] < 3
+    assert not any("update_slice" in kind for kind in found["by_kind"])
 
 
 @pytest.mark.parametrize(
