@@ -150,9 +150,8 @@ class BertLayer(SelfAttention):
         keys = (None,) * 3 if key is None else jax.random.split(key, 3)
         if isinstance(x, tuple):
             return self._with_kernels(x, where, segments, keys)
-        projected = (dense(x) for dense in (self.query, self.key, self.value))
-        context = self.attend(projected, where, segments, keys[0])
-        y = dropout(self.attention_output(context), config.attention_output_dropout, keys[1])
+        y = self.project_and_attend(x, where, segments, keys[0])
+        y = dropout(y, config.attention_output_dropout, keys[1])
         x = self.attention_norm(x + y)
         y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
         return self.output_norm(x + dropout(y, config.hidden_dropout, keys[2]))
@@ -166,7 +165,7 @@ class BertLayer(SelfAttention):
         projections = (self.query, self.key, self.value)
         kernels, biases = zip(*map(_weights, projections), strict=True)
         each: Any = post_norm.dense_each(tuple(inputs), kernels, biases)
-        context = self.attend(each, where, segments, keys[0])
+        context = self.attend(each, where, segments, keys[0]).reshape(residual.shape)
         rate = config.attention_output_dropout
         x, residual = self._add_and_norm(
             residual, context, self.attention_output, self.attention_norm, rate, keys[1], times=2

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.encoders.ops.attention import Implementation, attention, check_attention
+from hardem_jax.encoders.config import Implementation
+from hardem_jax.encoders.ops.attention import allowed_kernels, attention, check_attention
 from hardem_jax.encoders.ops.fused import dropout_seeds, layer_norm, linear
+from hardem_jax.placement import platform_of
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
 KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -21,8 +23,12 @@ class Linear(nnx.Linear):
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """[..., D] -> [..., F] in the compute dtype."""
-        bias = None if self.bias is None else self.bias[...]
-        return linear(inputs.astype(self.dtype), self.kernel[...], bias)
+        return self.reshaped(inputs, self.kernel.shape)
+
+    def reshaped(self, inputs: jax.Array, shape: tuple[int, ...], axes: int = 1) -> jax.Array:
+        """The same with W in this shape, whose first `axes` are the last of `inputs`."""
+        bias = None if self.bias is None else self.bias[...].reshape(shape[axes:])
+        return linear(inputs.astype(self.dtype), self.kernel[...].reshape(shape), bias, axes)
 
 
 class LayerNorm(nnx.Module):
@@ -55,12 +61,31 @@ class SelfAttention(nnx.Module):
         self.implementation: Implementation = implementation
         self.recompute_attention = recompute
 
+    def project_and_attend(self, x, where, segments, key, **turn) -> jax.Array:
+        """[B*T, D] -> `attend` between its four projections, [B*T, D]."""
+        layer: Any = self
+        projections = layer.query, layer.key, layer.value
+        on_tpu = platform_of(x, where) == "tpu" and allowed_kernels() == "here"
+        if not on_tpu or where.shape[1] % 128:
+            projected = [dense(x) for dense in projections]
+            context = self.attend(projected, where, segments, key, **turn).reshape(x.shape)
+            return layer.attention_output(context)
+        # Products with [D, heads, head size] write what splash reads, and read what it writes;
+        # between [B*T, D] and heads XLA transposes. At other lengths splash pads.
+        size = self.config.head_size
+        hidden, heads = x.shape[-1], x.shape[-1] // size
+        tokens = x.reshape(*where.shape, hidden)
+        projected = [dense.reshaped(tokens, (hidden, heads, size)) for dense in projections]
+        context = self.attend(projected, where, segments, key, **turn)
+        return layer.attention_output.reshaped(context, (heads, size, hidden), 2).reshape(x.shape)
+
     def attend(self, projected, where, segments, key, *, turn=lambda x: x) -> jax.Array:
-        """Queries, keys and values [B*T, D] -> [B*T, D]; `turn` is applied to the first two."""
+        """Queries, keys and values [B*T, D] or in heads -> [B, T, heads, head size]; `turn` is
+        applied to the first two."""
         batch, length = where.shape
         q, k, v = (x.reshape(batch, length, -1, self.config.head_size) for x in projected)
         rate = 0.0 if key is None else self.config.attention_dropout
-        context = attention(
+        return attention(
             turn(q),
             turn(k),
             v,
@@ -72,7 +97,6 @@ class SelfAttention(nnx.Module):
             implementation=self.implementation,
             recompute=self.recompute_attention,
         )
-        return context.reshape(batch * length, -1)
 
 
 def dense(

@@ -154,9 +154,10 @@ class ModernBertLayer(SelfAttention):
         keys = (None,) * 3 if key is None else jax.random.split(key, 3)
         normed = x if self.attention_norm is None else self.attention_norm(x)
         turn = of_global if self.window is None else of_local
-        projected = (dense(normed) for dense in (self.query, self.key, self.value))
-        context = self.attend(projected, where, segments, keys[0], turn=lambda y: rotate(y, *turn))
-        x = x + dropout(self.attention_output(context), config.attention_dropout, keys[1])
+        y = self.project_and_attend(
+            normed, where, segments, keys[0], turn=lambda y: rotate(y, *turn)
+        )
+        x = x + dropout(y, config.attention_dropout, keys[1])
         normed = self.mlp_norm(x)
         y = ACTIVATIONS[config.hidden_act](self.intermediate(normed)) * self.gate(normed)
         return x + self.output(dropout(y, config.hidden_dropout, keys[2]))
@@ -197,7 +198,7 @@ class ModernBert(Encoder):
         self.final_norm = _norm(config)
 
     def layer_inputs(
-        self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
+        self, where: jax.Array, positions: jax.Array | None, segments: Any
     ) -> tuple[Any, ...]:
         """Mask, segments, and the rotations of global and of local layers."""
         if positions is None:

@@ -162,34 +162,40 @@ def _attention_bwd(rate, window, saved, grad):
 attention.defvjp(_attention_fwd, _attention_bwd)
 
 
-@jax.custom_vjp
-def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None) -> jax.Array:
+def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None, axes: int = 1) -> jax.Array:
     """x W + b in the dtype of `x`, with gradients of W and b summed in float32.
 
     Automatic differentiation rounds the gradient of a converted kernel to the compute dtype before
-    devices add up theirs, so that a mean over hundreds of chips would be taken in bfloat16.
+    devices add up theirs, so that a mean over hundreds of chips would be taken in bfloat16. The
+    last `axes` of x are summed over, the first of W.
     """
-    return _linear_fwd(x, kernel, bias)[0]
+    return _linear(x, kernel, bias, axes)
 
 
-def _linear_fwd(x, kernel, bias):
-    y = x @ kernel.astype(x.dtype)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _linear(x, kernel, bias, axes):
+    return _linear_fwd(x, kernel, bias, axes)[0]
+
+
+def _linear_fwd(x, kernel, bias, axes):
+    y = jnp.tensordot(x, kernel.astype(x.dtype), axes)
     if bias is not None:
-        y = y + bias.astype(x.dtype).reshape((1,) * (y.ndim - 1) + (-1,))
+        y = y + bias.astype(x.dtype)[(None,) * (y.ndim - bias.ndim)]
     return y, (x, kernel, bias)
 
 
-def linear_gradient(saved, grad):
+def linear_gradient(saved, grad, axes=1):
     """The gradient of `linear` in (x, W, b), from these three and that of its output."""
     x, kernel, bias = saved
-    rows = tuple(range(x.ndim - 1))
-    grad_x = grad @ kernel.astype(grad.dtype).T
+    rows = tuple(range(x.ndim - axes))
+    outputs = tuple(range(len(rows), grad.ndim)), tuple(range(axes, kernel.ndim))
+    grad_x = jnp.tensordot(grad, kernel.astype(grad.dtype), outputs)
     grad_kernel = jnp.tensordot(x, grad, (rows, rows), preferred_element_type=jnp.float32)
     grad_bias = None if bias is None else grad.astype(jnp.float32).sum(rows)
     return grad_x, grad_kernel, grad_bias
 
 
-linear.defvjp(_linear_fwd, linear_gradient)
+_linear.defvjp(_linear_fwd, lambda axes, saved, grad: linear_gradient(saved, grad, axes))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
