@@ -7,6 +7,7 @@ Weights and batches are shapes only, so that a laptop compiles the step of a tho
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 from rich.progress import track
 
@@ -71,6 +73,8 @@ class Compiled:
         layers: of the encoder; None for the preset's number.
         rows: of the batch on each chip.
         tokens: T.
+        shortest: length of the shortest text as a share of T.
+        packed_tokens: length of the rows into which texts are packed; None pads them.
         solutions: Z.
         attention: what computes it, see `hardem_jax.encoders.ops.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
@@ -86,6 +90,8 @@ class Compiled:
     layers: int | None = None
     rows: int = 32
     tokens: int = 300
+    shortest: float = 1.0
+    packed_tokens: int | None = None
     solutions: int = 32
     attention: tuple[Implementation, ...] = ("auto",)
     attention_dropout: float = 0.1
@@ -100,7 +106,7 @@ class Compiled:
 
     def _setting(self, task: Task) -> Setting:
         shared = ("preset", "layers", "rows", "tokens", "solutions", "attention_dropout")
-        shared += ("scan_layers",)
+        shared += ("scan_layers", "shortest", "packed_tokens")
         values = {name: getattr(self, name) for name in shared}
         return Setting(task=task, dtype="bfloat16", **values)
 
@@ -165,7 +171,7 @@ def compiled_step(
     import jax.numpy as jnp
     from flax import nnx
 
-    from experiments.benchmark.steps.jax_steps import make_encoder, uncompiled
+    from experiments.benchmark.steps.jax_steps import make_encoder, step_batch, uncompiled
     from hardem_jax.objectives import HardEM
     from hardem_jax.training.fsdp import all_gather_params
     from hardem_jax.training.mesh import is_gpu, row_sharding, state_shardings
@@ -193,10 +199,13 @@ def compiled_step(
         name: jax.ShapeDtypeStruct(
             (*parts, mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=split
         )
-        for name, x in task.batch(setting.batch_sizes).items()
+        for name, x in step_batch(setting).items()
     }
+    # JAX asks the GPU at hand whether it is new enough for packed rows.
+    asks = "jax._src.cudnn.fused_attention_stablehlo.check_compute_capability"
+    hopper = mock.patch(asks, lambda _: True) if is_gpu(mesh) else contextlib.nullcontext()
     # Kernels are written for the kind of device that this mesh has.
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh), hopper:
         lowered = compile_train_step(step, mesh, shardings).lower(placed, batch)
         # Choosing the fastest of several kernels would need the GPU.
         options = {"xla_gpu_autotune_level": 0} if is_gpu(mesh) else None

@@ -17,8 +17,10 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.encoders.config import Implementation, Remat
+from hardem_jax.encoders.ops.attention import Texts
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
 from hardem_jax.errors import InputError, require
+from hardem_jax.placement import platform_of
 
 Array = jax.Array
 # What an encoder reads of a batch that is not packed.
@@ -118,7 +120,7 @@ class Encoder(nnx.Module):
         self.layers: Any = stack(layers) if scan_layers else nnx.List(layers)
 
     def layer_inputs(
-        self, where: jax.Array, positions: jax.Array | None, segments: jax.Array | None
+        self, where: jax.Array, positions: jax.Array | None, segments: Any
     ) -> tuple[Any, ...]:
         """What every layer gets besides activations and dropout key; rotary ones add theirs."""
         return where, segments
@@ -142,7 +144,7 @@ class Encoder(nnx.Module):
         where: jax.Array,
         token_type_ids: jax.Array | None = None,
         positions: jax.Array | None = None,
-        segments: jax.Array | None = None,
+        segments: jax.Array | Texts | None = None,
         rngs: nnx.Rngs | None = None,
     ) -> jax.Array:
         """Activations of the last layer, [B, T, D] in the compute dtype; arbitrary at padding.
@@ -155,8 +157,8 @@ class Encoder(nnx.Module):
                 `None` means all 0. Architectures without token types ignore it.
             positions: int [B, T], below `config.max_tokens`, which is not checked. `None` means
                 0, 1, ... in every row.
-            segments: int [B, T]. A token attends only to real tokens of its own segment, so that
-                several inputs can share a row. `None` means one input per row.
+            segments: int [B, T], or `Texts`. A token attends only to real tokens of its own
+                segment, so that several inputs can share a row. `None` means one input per row.
             rngs: source of the dropout key (stream `dropout`); `None` turns dropout off.
         """
         return self._run(token_ids, where, token_type_ids, positions, segments, rngs)[-1]
@@ -174,7 +176,7 @@ class Encoder(nnx.Module):
         where: jax.Array,
         token_type_ids: jax.Array | None = None,
         positions: jax.Array | None = None,
-        segments: jax.Array | None = None,
+        segments: Any = None,
         rngs: nnx.Rngs | None = None,
         collect: bool = False,
     ) -> tuple[jax.Array, ...]:
@@ -267,12 +269,15 @@ def encode_layers(
     return tuple(_unpacked(layer, batch) for layer in layers) if packed else layers
 
 
-def _packed_inputs(batch: Mapping[str, Array]) -> dict[str, Array]:
+def _packed_inputs(batch: Mapping[str, Array]) -> dict[str, Any]:
     """What the encoder reads: ``[P, S]`` each."""
     packing, num_tokens = batch["packing"], batch["token_ids"].shape[1]
     num_devices, _, row_tokens = packing.shape
     places = packing.reshape(-1, row_tokens)
     real = places >= 0
+    segments: Any = jnp.where(real, places // num_tokens, -1)
+    if platform_of(packing) == "gpu":
+        segments = Texts(segments, -(-len(batch["token_ids"]) // len(places)) + 1)
 
     def packed(values: Array) -> Array:
         tokens = values.reshape(num_devices, -1, 1)
@@ -283,7 +288,7 @@ def _packed_inputs(batch: Mapping[str, Array]) -> dict[str, Array]:
         "token_type_ids": packed(batch["token_type_ids"]),
         "where": real,
         "positions": jnp.where(real, places % num_tokens, 0),
-        "segments": jnp.where(real, places // num_tokens, -1),
+        "segments": segments,
     }
 
 

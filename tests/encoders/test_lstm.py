@@ -142,7 +142,7 @@ def test_kernels_compute_the_same_with_the_same_dropout(rows, size, devices):
         return compiled(params, states, place_batch(batch, data_mesh(num_devices)))
 
     expected = compute(1)
-    with attention.interpreted():
+    with attention.kernels_are("interpreted"):
         found = compute(devices)
     for mine, theirs in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         mine, theirs = np.asarray(mine), np.asarray(theirs)
@@ -152,5 +152,5 @@ def test_kernels_compute_the_same_with_the_same_dropout(rows, size, devices):
 def test_wide_states_are_left_to_the_loop():
     lstms = nnx.eval_shape(lambda: make(1, 130))
     gates, where = jnp.ones((2, 3, M, 2, 4 * 65)), jnp.ones((2, 3), bool)
-    with attention.interpreted():
+    with attention.kernels_are("interpreted"):
         assert "pallas_call" not in str(jax.make_jaxpr(lambda x: x(gates, where))(lstms))

@@ -7,8 +7,10 @@ from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.data.batching.plans import packing_arrays
-from hardem_jax.encoders.base import encode_layers
+from hardem_jax.encoders import base
+from hardem_jax.encoders.base import encode, encode_layers
 from hardem_jax.encoders.bert import Bert, BertConfig
+from hardem_jax.encoders.ops.attention import Texts
 from hardem_jax.errors import InputError
 from tests.encoders.modules import assert_trees_close
 from tests.hlo import collectives
@@ -96,3 +98,17 @@ def test_inputs_beyond_the_positions_are_refused_packed_as_padded(count):
     for own in batch, batch | rows:
         with pytest.raises(InputError, match="Bert input: expected at most 9 tokens, found 10"):
             encode_layers(bert, own, count=count)
+
+
+def test_a_gpu_gets_rows_of_texts_with_a_slot_more_than_a_row_has_on_average(monkeypatch):
+    where = np.arange(9)[None] < np.array([[9], [9], [2], [3], [4]])
+    batch = {"token_ids": where, "token_type_ids": where, "where": where}
+    batch |= packing_arrays(where, num_devices=1, num_rows=2, row_tokens=14)
+    bert, seen = Bert(CONFIG, rngs=nnx.Rngs(0)), []
+    monkeypatch.setattr(bert, "_run", lambda *inputs: seen.append(inputs[4]) or [inputs[0]])
+    encode(bert, batch)
+    monkeypatch.setattr(base, "platform_of", lambda *arrays: "gpu")
+    encode(bert, batch)
+    plain, texts = seen
+    assert isinstance(texts, Texts) and texts.slots == 4
+    np.testing.assert_array_equal(texts.segments, plain)

@@ -68,7 +68,8 @@ def packing_arrays(
     """Indices that pack the tokens ``where`` ``[R, T]`` of a batch into rows and unpack them again.
 
     ``packing`` ``[G, P / G, S]`` int32 indexes the flattened ``[R / G, T]`` tokens of a device,
-    ``unpacking`` ``[R, T]`` int32 its flattened ``[P / G, S]`` positions; else `PADDING`.
+    ``unpacking`` ``[R, T]`` int32 its flattened ``[P / G, S]`` positions; else `PADDING`. Texts
+    find slots in this order of rows, see `encoders.ops.attention.Texts`.
     """
     num_inputs, num_tokens = where.shape
     lengths = where.sum(axis=1).reshape(num_devices, -1)
@@ -76,9 +77,10 @@ def packing_arrays(
     unpacking = np.full((num_devices, num_inputs // num_devices, num_tokens), PADDING, np.int32)
     positions = np.arange(num_tokens, dtype=np.int32)
     for device, own in enumerate(lengths.tolist()):
-        rows = pack_lengths(lengths[device], row_tokens).tolist()
-        if max(rows) >= num_rows:
-            raise ValueError(f"num_rows: expected at least {max(rows) + 1}, found {num_rows}")
+        rows = pack_lengths(lengths[device], row_tokens)
+        if rows.max() >= num_rows:
+            raise ValueError(f"num_rows: expected at least {rows.max() + 1}, found {num_rows}")
+        rows = _in_slots(rows, lengths[device] > 0, num_rows).tolist()
         begins = [row * row_tokens for row in range(num_rows)]
         for i, (row, length) in enumerate(zip(rows, own, strict=True)):
             begin, end = begins[row], begins[row] + length
@@ -89,6 +91,15 @@ def packing_arrays(
         "packing": packing.reshape(num_devices, num_rows, row_tokens),
         "unpacking": unpacking.reshape(num_inputs, num_tokens),
     }
+
+
+def _in_slots(rows: np.ndarray, real: np.ndarray, num_rows: int) -> np.ndarray:
+    """The rows, those of the fewest texts first if one would have its slot in a later row."""
+    texts = np.bincount(rows[real], minlength=num_rows) + 1  # what is left over is a text, too
+    slots = -(-len(rows) // num_rows) + 2
+    if (texts.cumsum() <= slots * np.arange(1, num_rows + 1)).all():
+        return rows
+    return np.argsort(np.argsort(texts, kind="stable"))[rows]
 
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,6 +36,20 @@ _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
 # `custom_call @name(` of StableHLO, `custom_call_target="name"` of HLO.
 _CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w+)')
 
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Segments int32 [B, T] of rows as `data.batching.plans.packing_arrays` packs them.
+
+    What a row has left over, -1, is a text, too. A row has this many `slots`; a text may have one
+    of an earlier row, never of a later one.
+    """
+
+    segments: jax.Array
+    slots: int = dataclasses.field(metadata={"static": True})
+
+
 _KERNELS = contextvars.ContextVar("kernels", default="here")
 
 
@@ -48,19 +63,13 @@ def only_xla() -> Iterator[None]:
         ...     attention(x, x, x, where=where, implementation="splash").shape
         (1, 3, 2, 4)
     """
-    with _kernels_are("none"):
+    with kernels_are("none"):
         yield
 
 
 @contextlib.contextmanager
-def interpreted() -> Iterator[None]:
-    """Whatever is traced inside uses the kernels of GPUs for layers, as ordinary operations."""
-    with _kernels_are("interpreted"):
-        yield
-
-
-@contextlib.contextmanager
-def _kernels_are(which: str) -> Iterator[None]:
+def kernels_are(which: str) -> Iterator[None]:
+    """What `allowed_kernels` says inside."""
     token = _KERNELS.set(which)
     try:
         yield
@@ -69,7 +78,7 @@ def _kernels_are(which: str) -> Iterator[None]:
 
 
 def allowed_kernels() -> str:
-    """Of "here", this platform; "none" inside of `only_xla`; or "interpreted"."""
+    """Those "here", for this platform; "none"; or "interpreted": of a layer on a GPU, anywhere."""
     return _KERNELS.get()
 
 
@@ -128,7 +137,7 @@ def attention(
     v: jax.Array,
     *,
     where: jax.Array,
-    segments: jax.Array | None = None,
+    segments: jax.Array | Texts | None = None,
     seeds: jax.Array | None = None,
     rate: float = 0.0,
     window: int | None = None,
@@ -142,6 +151,7 @@ def attention(
         where: bool [B, T], true at keys that may be attended to. Without segments they come first
             in each row (`cudnn` counts them).
         segments: int32 [B, T]; a token attends only to keys of its own segment. `None`: to all.
+            With `Texts`, `cudnn` needs no mask [B, 1, T, T] on a GPU of Hopper's or later.
         seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
         rate: probability of dropping a probability, `0 <= rate < 1`.
         window: local attention: a token attends only to keys within this many positions on either
@@ -163,9 +173,16 @@ def attention(
         (1, 3, 2, 4)
     """
     check_attention(implementation, dtype=q.dtype, rate=rate)
+    slots = segments.slots if isinstance(segments, Texts) else None
+    segments = segments.segments if isinstance(segments, Texts) else segments
     chosen = _choose(implementation, q, where, segments, rate, window)
     if chosen == "splash":
         return _kernels().splash(q, k, v, where, segments, window=window)
+    if chosen == "cudnn" and slots is not None and window is None:
+        fault = _kernels().cudnn_fault(q.shape, q.dtype, False, slots)
+        if fault is None:
+            return _kernels().cudnn_texts(q, k, v, segments, slots)
+        warnings.warn(f"cuDNN gets packed rows with a mask [B, 1, T, T]: {fault}", stacklevel=1)
     if chosen == "cudnn":
         return _kernels().cudnn(q, k, v, where, segments, window=window)
     q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))

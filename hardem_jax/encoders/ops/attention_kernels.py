@@ -7,13 +7,14 @@ They compute what `fused.attention` does without dropout, on [B, T, heads, head 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hardem_jax.encoders.ops.fused import visible_keys
+from hardem_jax.encoders.ops import fused
 from hardem_jax.placement import on_own_rows
 
 # Lanes of a TPU's registers: the kernel's blocks are whole numbers of them along T.
@@ -23,6 +24,8 @@ _LANES = 128
 _BLOCKS = (512, 384, 256, 128)
 # Segment of keys that nothing attends to: no query has it.
 _HIDDEN = np.iinfo(np.int32).min
+#: Slots for the texts of a packed row, at most: cuDNN keeps float32 sums of a whole row for each.
+MOST_SLOTS = 8
 
 
 def splash(
@@ -112,33 +115,98 @@ def cudnn(
         where = _pad_tokens(where, q.shape[1])
         segments = None if segments is None else _pad_tokens(segments, q.shape[1])
         # Of full size: one that is to be broadcast is refused (jax issue 28974).
-        out = attend(mask=visible_keys(where, segments, window))
+        out = attend(mask=fused.visible_keys(where, segments, window))
     return out[:, :length]
 
 
+def cudnn_texts(
+    q: jax.Array, k: jax.Array, v: jax.Array, segments: jax.Array, slots: int
+) -> jax.Array:
+    """`cudnn` without a mask, on `attention.Texts`: what a row has left over attends to itself.
+
+    So all outputs and gradients are written.
+    """
+    return on_own_rows(functools.partial(_cudnn_texts_rows, slots=slots), q, k, v, segments)
+
+
+def _cudnn_texts_rows(q, k, v, segments, *, slots) -> Any:
+    # JAX's public function takes no offsets (jax pull request 29731).
+    from jax._src.cudnn import fused_attention_stablehlo as library
+
+    given = segments.shape[1]
+    even = given + given % 2  # as in `cudnn`
+    q, k, v = (_pad_tokens(x, even) for x in (q, k, v))
+    segments = _pad_tokens(segments, even, -1)
+    # This one wants lengths [B, M] and beginnings [B, M + 1] in each row, -1 where there is none.
+    # It adds the row's own and strings the rows together: slots are those of any row before.
+    (rows, length), size = segments.shape, segments.size
+    new = jnp.diff(segments, axis=1, prepend=jnp.iinfo(jnp.int32).min) != 0
+    first = jnp.nonzero(new.reshape(-1), size=rows * (slots + 1), fill_value=size)[0]
+    lengths = jnp.diff(first[: rows * slots], append=size)
+    lengths = jnp.where(lengths > 0, lengths, -1).reshape(rows, -1).astype(jnp.int32)
+    slot_rows = jnp.arange(first.size) // (slots + 1)
+    begins = jnp.where(first < size, first - slot_rows * length, -1)
+    begins = begins.reshape(rows, -1).astype(jnp.int32)
+    attend: Any = library.dot_product_attention
+    places = {"q_seqlen": lengths, "kv_seqlen": lengths, "q_offsets": begins, "kv_offsets": begins}
+    return attend(q, k, v, **places, scale=q.shape[-1] ** -0.5)[:, :given]
+
+
 @functools.cache
-def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, masked: bool) -> str | None:
+def cudnn_fault(
+    shape: tuple[int, ...], dtype: np.dtype, masked: bool, slots: int | None = None
+) -> str | None:
     """Why `cudnn` does not work here on a q of this shape, or `None` where it does.
 
     Where there is a GPU, a few rows are compiled with their gradient: what a version of cuDNN
     supports is known only then (with CUDA 13 some failed, jax issue 32430). `masked`: there are
-    segments or a window.
+    segments or a window. With M `slots` it is about `cudnn_texts`: JAX's function is private and
+    may change, so outputs and gradients are compared with XLA's.
     """
+    if slots is not None and (slots > MOST_SLOTS or math.prod(shape) >= 2**31):
+        limits = (
+            f"at most {MOST_SLOTS} slots for the texts of a row and 2**31 numbers, which 32 bits"
+        )
+        return f"expected {limits} can count, found {slots} and {math.prod(shape)}"
+    rows, length, heads = min(shape[0], 2), shape[1], shape[2]  # a bias of one row is its own case
+    if slots is not None:  # XLA needs a [T, T] array for each head
+        rows, heads = 2, min(heads, 2)
+    x = jax.ShapeDtypeStruct((rows, length, heads, shape[3]), dtype)
+    # A text fills the first row. Most of those of the second have slots of the first.
+    second = np.arange(length, dtype=np.int32) * (2 * (slots or 1) - 2) // length
+    segments = np.stack([np.full_like(second, -1), second][:rows])
+    tokens = np.ones(segments.shape, bool), segments
 
-    def total(x, where, segments):
-        return cudnn(x, x, x, where, segments if masked else None).astype(jnp.float32).sum()
+    def by_cudnn(q, k, v, where, segments):
+        if slots is not None:
+            return _cudnn_texts_rows(q, k, v, segments, slots=slots)
+        return cudnn(q, k, v, where, segments if masked else None)
 
-    rows = min(shape[0], 2)  # a bias of one row is a case of its own
-    tokens_shape = rows, shape[1]
-    inputs = (
-        jax.ShapeDtypeStruct((rows, *shape[1:]), dtype),
-        jax.ShapeDtypeStruct(tokens_shape, jnp.bool_),
-        jax.ShapeDtypeStruct(tokens_shape, jnp.int32),
-    )
+    def outputs(attend, weight, q, k, v, where, segments):
+        seen = {"where": where, "segments": segments}
+        out, gradients = jax.vjp(lambda *qkv: attend(*qkv, **seen), q, k, v)
+        return jnp.stack([out, *gradients(weight)]).astype(jnp.float32)
+
+    run = jax.jit(outputs, static_argnums=0)
     try:
-        traced = jax.jit(jax.grad(total)).trace(*inputs)
-        if jax.default_backend() == "gpu":
-            traced.lower().compile()
-    except (RuntimeError, NotImplementedError, ValueError) as error:
+        traced = run.trace(by_cudnn, x, x, x, x, *tokens)
+        if jax.default_backend() != "gpu":
+            return None
+        program = traced.lower().compile()
+        if slots is None:
+            return None
+        numbers = np.random.default_rng(0).normal(size=(4, *x.shape)).astype(dtype)
+        found = np.asarray(program(*numbers, *tokens))
+    except (ImportError, AttributeError, TypeError, RuntimeError, ValueError) as error:
         return str(error).partition("\n")[0]
-    return None
+
+    def by_xla(q, k, v, where, segments):
+        by_head = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
+        out: Any = fused.attention(*by_head, where, segments, None, 0.0)
+        return out.transpose(0, 2, 1, 3)
+
+    expected = np.asarray(run.trace(by_xla, *numbers, *tokens).lower().compile()(*numbers, *tokens))
+    each = 1, 2, 3, 4  # of outputs, and of gradients of q, k and v
+    error = (abs(found - expected).max(each) / abs(expected).max(each)).max()
+    # Rounded to 16 bits; not a number is wrong, too.
+    return None if error <= 0.05 else f"its outputs or gradients miss XLA's by {error:.1%}"

@@ -32,9 +32,11 @@ def test_the_fullest_row_that_has_room_is_taken(lengths, rows):
 
 
 @pytest.mark.parametrize("num_devices", [1, 3])
-def test_there_and_back_again(num_devices):
+@pytest.mark.parametrize("short", [False, True])
+def test_there_and_back_again(num_devices, short):
     rng = np.random.default_rng(0)
-    lengths = rng.integers(0, 9, 12)
+    # Short texts crowd a row, which then has more of them than slots.
+    lengths = np.array([10, 10] + [1] * 10) if short else rng.integers(0, 9, 12)
     where = np.arange(10)[None] < lengths[:, None]
     tokens = rng.integers(1, 100, where.shape) * where
     arrays = packing_arrays(where, num_devices=num_devices, num_rows=8, row_tokens=11)
@@ -58,6 +60,11 @@ def test_there_and_back_again(num_devices):
                 assert own[0] // 11 == own[-1] // 11
                 np.testing.assert_array_equal(own, own[0] + np.arange(len(own)))
                 np.testing.assert_array_equal(places[device][own], 10 * i + np.arange(len(own)))
+        # Every text, and what rows have left over, has a slot in its own row or an earlier one.
+        texts = np.where(real, places[device] // 10, -1).reshape(8, 11)
+        rows = np.nonzero(np.diff(texts, prepend=-2))[0]
+        slots = -(-len(where) // num_devices // 8) + 2
+        assert len(rows) <= 8 * (slots - 1) and (np.arange(len(rows)) // slots <= rows).all()
 
 
 def test_too_few_rows_are_an_error():

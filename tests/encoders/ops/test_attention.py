@@ -12,12 +12,14 @@ import pytest
 from flax import nnx
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from hardem_jax.data.batching.plans import packing_arrays
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.encoders.ops import attention_kernels
-from hardem_jax.encoders.ops.attention import attention, kernels
+from hardem_jax.encoders.ops.attention import Texts, attention, kernels
 from hardem_jax.encoders.ops.fused import dropout_seeds
 from hardem_jax.errors import InputError
 from tests.encoders.modules import assert_trees_close
+from tests.marks import slow
 
 B, T, HEADS, SIZE = 8, 20, 2, 8
 RNG = np.random.default_rng(0)
@@ -92,13 +94,18 @@ def device_of(platform):
     return functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
 
 
-def program_for(platform, implementation, *, dtype=jnp.bfloat16, rate=0.0):
-    """The traced attention of arrays on such a device."""
+def program_for(platform, implementation, *, dtype=jnp.bfloat16, rate=0.0, slots=None):
+    """The traced attention of arrays on such a device, maybe of `Texts`."""
     array = device_of(platform)
     x, where = array((B, T, HEADS, SIZE), dtype), array((B, T), jnp.bool_)
     seeds = dropout_seeds(jax.random.key(0)) if rate else None
+    segments = None if slots is None else Texts(array((B, T), jnp.int32), slots)
     call = functools.partial(attention, seeds=seeds, rate=rate, implementation=implementation)
-    return str(jax.make_jaxpr(lambda x, where: call(x, x, x, where=where))(x, where))
+
+    def run(x, where, segments):
+        return call(x, x, x, where=where, segments=segments)
+
+    return str(jax.make_jaxpr(run)(x, where, segments))
 
 
 @pytest.fixture
@@ -110,8 +117,9 @@ def cudnn_here(monkeypatch):
     library = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
     version = types.SimpleNamespace(cudnn_get_version=lambda: 91000)
     monkeypatch.setattr(library, "cuda_versions", version)
+    monkeypatch.setattr(library, "check_compute_capability", lambda capability: True)
     attention_kernels.cudnn_fault.cache_clear()
-    yield
+    yield library
     attention_kernels.cudnn_fault.cache_clear()
 
 
@@ -150,23 +158,97 @@ def test_a_kernel_that_is_missing_is_replaced_and_the_warning_says_so(monkeypatc
 
 @pytest.mark.parametrize("length", [20, 21])
 @pytest.mark.parametrize("window", [None, 2])
-@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("segmented", [False, True, "texts"])
 def test_cudnn_lowers_to_its_own_kernels(cudnn_here, segmented, window, length):
     """Lowered for GPUs on a machine without one; they are not run here."""
-    masked = segmented or window is not None
-    assert attention_kernels.cudnn_fault((B, length, HEADS, SIZE), jnp.bfloat16, masked) is None
+    texts = 3 if segmented == "texts" and window is None else None
+    masked = not texts and (bool(segmented) or window is not None)
+    shape = B, length, HEADS, SIZE
+    assert attention_kernels.cudnn_fault(shape, jnp.bfloat16, masked, texts) is None
     x = jax.ShapeDtypeStruct((B, length, HEADS, SIZE), jnp.bfloat16)
     where = jax.ShapeDtypeStruct((B, length), jnp.bool_)
     segments = jax.ShapeDtypeStruct((B, length), jnp.int32) if segmented else None
 
     def total(q, k, v, where, segments):
         out = attention_kernels.cudnn(q, k, v, where, segments, window=window)
+        if texts:
+            out = attention_kernels.cudnn_texts(q, k, v, segments, texts)
         return out.astype(jnp.float32).sum()
 
     step = jax.jit(jax.grad(total, (0, 1, 2))).trace(x, x, x, where, segments)
     name = "__cudnn$fmhaScaleBiasSoftmax" if masked else "__cudnn$fmhaSoftmax"
     program = step.lower(lowering_platforms=("cuda",)).as_text()
     assert kernels(program) == {name: 1, f"{name}Backward": 1}
+
+
+def emulated(q, k, v, *, q_seqlen, kv_seqlen, q_offsets, kv_offsets, scale):
+    """JAX's function by what it gives to cuDNN: where it writes nothing there is no number."""
+    library = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
+    assert (q_seqlen is kv_seqlen, q_offsets is kv_offsets, scale) == (True, True, SIZE**-0.5)
+    fixed = library._fix_seqlen_offsets(q_seqlen, kv_seqlen, q_offsets, kv_offsets, q, k)
+    lengths, begins = fixed[0].reshape(-1), fixed[2].reshape(-1)[: q_seqlen.size] // (HEADS * SIZE)
+    tokens = jnp.arange(q.shape[0] * q.shape[1])[:, None]
+    inside = (begins[None] <= tokens) & (tokens < (begins + lengths)[None])
+    number, one_row = inside.argmax(axis=1)[None], (1, -1, HEADS, SIZE)
+    flat = (x.reshape(one_row) for x in (q, k, v))
+    out = attention(*flat, where=inside.any(axis=1)[None], segments=number, implementation="xla")
+    return jnp.where(inside.any(axis=1)[:, None, None], out, jnp.nan).reshape(q.shape)
+
+
+@pytest.mark.parametrize("num_devices", [1, *slow(2), 8])
+def test_texts_of_packed_rows_are_found_by_their_places(cudnn_here, monkeypatch, num_devices):
+    monkeypatch.setattr(cudnn_here, "dot_product_attention", emulated)
+    # On one device 16 texts of a token crowd three rows, which then come last.
+    where = np.arange(10)[None] < np.tile([[7], [7], [1], [1]], (8, 1))
+    rows = packing_arrays(where, num_devices=num_devices, num_rows=8 // num_devices, row_tokens=T)
+    places = rows["packing"].reshape(B, T)
+    real, segments = places >= 0, np.where(places < 0, -1, places // 10)
+
+    def of_texts(q, k, v, where):
+        return attention_kernels.cudnn_texts(q, k, v, jnp.asarray(segments), 5)
+
+    mesh = jax.make_mesh((num_devices,), ("data",), axis_types=(AxisType.Auto,))
+    inputs = jax.device_put((Q, K, V, real, WEIGHT), NamedSharding(mesh, PartitionSpec("data")))
+    actual = jax.jit(with_gradients(of_texts))(*inputs)
+    assert_trees_close(actual, of_xla(segments)(Q, K, V, real, WEIGHT))
+
+
+def refusing(*arrays, **places):
+    raise NotImplementedError("Packed layout requires a GPU\nof these")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault"),
+    [
+        (emulated, None),
+        # Texts see all tokens of their row; nothing is written; only a gradient is wrong.
+        (lambda q, k, v, **_: jax.nn.dot_product_attention(q, k, v), "miss XLA's by [1-9][0-9]"),
+        (lambda q, k, v, **_: q * jnp.nan, "miss XLA's by nan"),
+        (lambda q, k, v, **at: emulated(q, jax.lax.stop_gradient(k), v, **at), "by 100"),
+        (refusing, "Packed layout requires a GPU$"),
+        (None, "has no attribute 'dot_product_attention'"),
+    ],
+)
+def test_a_gpu_compares_the_places_of_texts_first(cudnn_here, monkeypatch, kernel, fault):
+    monkeypatch.setattr(cudnn_here, "dot_product_attention", kernel)
+    if kernel is None:
+        monkeypatch.delattr(cudnn_here, "dot_product_attention")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = []
+
+    def step(x):  # asks while it is traced
+        found.append(attention_kernels.cudnn_fault(x.shape, x.dtype, False, 4))
+        return x
+
+    jax.eval_shape(step, jax.ShapeDtypeStruct((B, T, HEADS, SIZE), jnp.bfloat16))
+    assert found == [None] if fault is None else re.search(fault, found[0])
+
+
+def test_packed_rows_need_no_mask_with_few_texts_a_row(cudnn_here):
+    program = program_for("gpu", "auto", slots=3)
+    assert "dot_product_attention_fwd" in program and f"{B},1,{T},{T}" not in program
+    with pytest.warns(UserWarning, match=r"a mask \[B, 1, T, T\]: expected at most 8 slots"):
+        assert f"{B},1,{T},{T}" in program_for("gpu", "auto", slots=9)
 
 
 def test_a_kernel_by_name_refuses_what_it_cannot_compute():

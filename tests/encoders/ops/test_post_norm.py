@@ -20,7 +20,7 @@ SEEDS = np.array([3, 5], np.uint32)
 
 @pytest.fixture
 def interpreted():
-    with attention.interpreted():
+    with attention.kernels_are("interpreted"):
         yield
 
 
@@ -175,7 +175,7 @@ def bert_gradients(ids, *, kernels, devices=1, **settings):
     mesh = data_mesh(devices)
     batch = place_batch({"ids": ids}, mesh)["ids"]
     compiled = jax.jit(jax.value_and_grad(loss, has_aux=True))
-    with attention.interpreted() if kernels else attention.only_xla():
+    with attention.kernels_are("interpreted" if kernels else "none"):
         (_, scores), gradient = compiled(params, batch)
     return [np.asarray(x) for x in (scores, *jax.tree.leaves(gradient))]
 
