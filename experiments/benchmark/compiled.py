@@ -397,8 +397,7 @@ def _count(
             operands = [shapes.get(x, "") for x in _OPERAND.findall(rest.split("), ")[0])]
             if opcode.endswith("-start"):  # a tuple of operands, result and scalars of the device
                 shape = shape.removeprefix("((").partition("), ")[2] or shape
-            if "matmul" in kind:  # the other is room that cuBLAS may work in
-                shape = shape.partition(", s8[")[0]
+            shape = shape.partition(", s8[")[0]  # room that cuBLAS may work in
             read, kept = _read(computations.get(called[0], ()) if called else ())
             moved = array_bytes(shape) - kept
             for number, whole in enumerate(map(array_bytes, operands)):
