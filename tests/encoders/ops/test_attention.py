@@ -250,8 +250,12 @@ def test_a_gpu_compares_the_places_of_texts_first(cudnn_here, monkeypatch, kerne
 def test_packed_rows_need_no_mask_with_few_texts_a_row(cudnn_here):
     program = program_for("gpu", "auto", slots=3)
     assert "dot_product_attention_fwd" in program and f"{B},1,{T},{T}" not in program
-    with pytest.warns(UserWarning, match=r"a mask \[B, 1, T, T\]: expected at most 8 slots"):
+    # The same for any number of rows: Python shows a warning of one text once.
+    message = r"a mask \[B, 1, T, T\]: expected at most 8 slots for the texts of a row, found 9$"
+    with pytest.warns(UserWarning, match=message):
         assert f"{B},1,{T},{T}" in program_for("gpu", "auto", slots=9)
+    fault = attention_kernels.cudnn_fault((2**20, 512, 2, 8), jnp.bfloat16, False, 3)
+    assert "fewer than 2**31 numbers" in fault
 
 
 def test_a_kernel_by_name_refuses_what_it_cannot_compute():
