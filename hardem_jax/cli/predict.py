@@ -169,12 +169,12 @@ class PredictOnDocuments(PredictCommand):
 
 @contextlib.contextmanager
 def _notes() -> Iterator[None]:
-    """Shows warnings as notes on stderr."""
+    """Shows warnings as notes on stderr, those that are the same in every layer once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for warning in caught:
-        print(f"note: {printable(str(warning.message))}", file=sys.stderr)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        print(f"note: {printable(message)}", file=sys.stderr)
 
 
 def check_question(question: str) -> None:

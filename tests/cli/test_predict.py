@@ -1,10 +1,11 @@
-"""Questions from the standard input."""
+"""Questions from the standard input, and notes."""
 
 import io
+import warnings
 
 import pytest
 
-from hardem_jax.cli.predict import asked
+from hardem_jax.cli.predict import _notes, asked
 from hardem_jax.errors import InputError
 
 
@@ -28,3 +29,10 @@ def test_a_pipe_is_read_to_its_end_and_typed_questions_end_with_a_blank_line(mon
 def test_a_question_that_is_no_text_is_refused(monkeypatch):
     with pytest.raises(InputError, match="standard input: expected UTF-8 text, found"):
         list(given(monkeypatch, b"caf\xe9?\n"))
+
+
+def test_what_is_the_same_in_every_layer_is_noted_once(capsys):
+    with _notes():
+        for message in ["by XLA"] * 12 + ["too long"]:
+            warnings.warn(message, stacklevel=1)
+    assert capsys.readouterr().err == "note: by XLA\nnote: too long\n"
