@@ -97,7 +97,7 @@ def compile_fault(function: Callable[..., Any], *inputs: Any) -> str | None:
     if jax.default_backend() == "gpu":
         try:
             jax.jit(function).lower(*inputs).compile()
-        except (RuntimeError, NotImplementedError, ValueError, ImportError) as error:
+        except (RuntimeError, ValueError, ImportError, AttributeError) as error:
             return str(error).partition("\n")[0]
     return None
 

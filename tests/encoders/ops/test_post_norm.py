@@ -224,5 +224,7 @@ def test_what_a_gpu_cannot_compile_is_left_to_xla_with_a_warning(monkeypatch):
 def test_what_a_gpu_cannot_compile_says_why(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert attention.compile_fault(jnp.sin, jnp.ones(2)) is None
+    gone = attention.compile_fault(lambda x: x.renamed(), jnp.ones(2))
+    assert "renamed" in (gone or "")
     for kernels in (lambda: lstm_kernels.fault.__wrapped__(16), post_norm.fault.__wrapped__):
         assert "interpret mode" in (kernels() or "")  # all that a CPU can do with them
