@@ -276,7 +276,7 @@ def _packed_inputs(batch: Mapping[str, Array]) -> dict[str, Any]:
     places = packing.reshape(-1, row_tokens)
     real = places >= 0
     segments: Any = jnp.where(real, places // num_tokens, -1)
-    if platform_of(packing) == "gpu":
+    if platform_of(packing) == "gpu":  # what is left over in a row needs a slot, too
         segments = Texts(segments, -(-len(batch["token_ids"]) // len(places)) + 1)
 
     def packed(values: Array) -> Array:

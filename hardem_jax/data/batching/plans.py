@@ -96,8 +96,9 @@ def packing_arrays(
 def _in_slots(rows: np.ndarray, real: np.ndarray, num_rows: int) -> np.ndarray:
     """The rows, those of the fewest texts first if one would have its slot in a later row."""
     texts = np.bincount(rows[real], minlength=num_rows) + 1  # what is left over is a text, too
-    slots = -(-len(rows) // num_rows) + 2
-    if (texts.cumsum() <= slots * np.arange(1, num_rows + 1)).all():
+    # One more than `Texts.slots` of these rows: cuDNN has a beginning more than lengths in each.
+    places = -(-len(rows) // num_rows) + 2
+    if (texts.cumsum() <= places * np.arange(1, num_rows + 1)).all():
         return rows
     return np.argsort(np.argsort(texts, kind="stable"))[rows]
 
