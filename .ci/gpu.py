@@ -39,7 +39,7 @@ VARIANTS = {
     "SQLova": ({}, "queries", ""),
     "SQLova, LSTMs as loops": ({}, "queries", ""),
 }
-# The limit, 0 there, of what a kernel takes: other code computes it.
+# Variants in which a kernel takes nothing, because its limit is 0, and other code computes instead.
 LIMITS = {
     "ours, packed, with a mask": ("hardem_jax.encoders.ops.attention_kernels", "MOST_SLOTS"),
     "SQLova, LSTMs as loops": ("hardem_jax.encoders.lstm", "_WIDEST"),

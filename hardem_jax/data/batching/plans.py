@@ -94,7 +94,7 @@ def packing_arrays(
 
 
 def _in_slots(rows: np.ndarray, real: np.ndarray, num_rows: int) -> np.ndarray:
-    """The rows, those of the fewest texts first if one would have its slot in a later row."""
+    """The rows; those of the fewest texts come first if a text would take a later row's slot."""
     texts = np.bincount(rows[real], minlength=num_rows) + 1  # what is left over is a text, too
     # One more than `Texts.slots` of these rows: cuDNN has a beginning more than lengths in each.
     places = -(-len(rows) // num_rows) + 2

@@ -42,8 +42,8 @@ _CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w
 class Texts:
     """Segments int32 [B, T] of rows as `data.batching.plans.packing_arrays` packs them.
 
-    What a row has left over, -1, is a text, too. A row has this many `slots`; a text may have one
-    of an earlier row, never of a later one.
+    What a row has left over, -1, counts as a text. Every row has this many `slots`. A text may
+    take a slot of an earlier row, never of a later one.
     """
 
     segments: jax.Array
@@ -69,7 +69,7 @@ def only_xla() -> Iterator[None]:
 
 @contextlib.contextmanager
 def kernels_are(which: str) -> Iterator[None]:
-    """What `allowed_kernels` says inside."""
+    """Makes `allowed_kernels` return this inside."""
     token = _KERNELS.set(which)
     try:
         yield
@@ -78,7 +78,7 @@ def kernels_are(which: str) -> Iterator[None]:
 
 
 def allowed_kernels() -> str:
-    """Those "here", for this platform; "none"; or "interpreted": of a layer on a GPU, anywhere."""
+    """Which: "here" (of this platform), "none", or "interpreted" (those of GPUs, on any device)."""
     return _KERNELS.get()
 
 

@@ -252,7 +252,7 @@ def grow(gates, cell) -> tuple[jax.Array, jax.Array]:
 
 
 def grow_gradient(gates, cell, to_output, to_grown) -> tuple[list[jax.Array], jax.Array]:
-    """That of `grow` in what `activate` was given, and in the cell state."""
+    """The gradient of `grow` in the inputs of `activate`, and in the cell state."""
     take, forget, new, give = gates
     grown = jnp.tanh(forget * cell + take * new)
     to_grown = to_grown + to_output * give * (1 - grown**2)
