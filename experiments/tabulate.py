@@ -6,7 +6,9 @@ folders, and files of runs, become one Markdown table with intervals and paired 
     python -m experiments.tabulate --runs runs/monday runs/tuesday --against MML
     python -m experiments.tabulate --runs runs/monday --save monday.jsonl
     python -m experiments.tabulate --runs monday.jsonl tuesday.jsonl --metrics accuracy "hit@1"
+    python -m experiments.tabulate --runs wikisql.jsonl drop.jsonl --metrics accuracy em --wide
 
+With ``--wide`` each source, such as the runs on a data set, is a row and each objective a column.
 A file that ``--save`` writes has a line for each run with its settings and the scores of every
 question. Which settings differ between runs becomes part of their names: nothing is averaged that
 was not trained alike.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,15 +42,26 @@ class Tabulate:
         metrics: columns of the table; by default, every metric recorded per question.
         against: the row from which differences are taken.
         save: write the runs to this file, one per line.
+        wide: a row for each source, with the first of the metrics that it has, and a column for
+            each objective, whatever its tau.
     """
 
     runs: tuple[Path, ...]
     metrics: tuple[str, ...] = ()
     against: str | None = None
     save: Path | None = None
+    wide: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wide and self.save is not None:
+            raise InputError("save: expected a command of its own, without wide, found both")
 
     def run(self) -> None:
-        found = rows(run for source in self.runs for run in read_runs(source))
+        sources = [(source.stem, read_runs(source)) for source in self.runs]
+        if self.wide:
+            print(wide_table(sources, self.metrics, self.against), end="")
+            return
+        found = rows(run for _, runs in sources for run in runs)
         if self.save is not None:
             lines = (run.line() for seeds in found.values() for run in seeds.values())
             write_text(self.save, "".join(f"{line}\n" for line in lines))
@@ -140,13 +154,63 @@ def table(
             header += [f"{metric} - {against}", "p"]
     lines = [header]
     for name, runs in found.items():
-        cells = [name, " ".join(map(str, sorted(runs)))]
+        cells = [name, _listed(runs)]
         for metric in metrics:
             cells.append(_cell(runs, metric))
             if against is not None and metric in of_questions:
                 cells += _compared(found, name, against, metric) if name != against else ["", ""]
         lines.append(cells)
     return markdown_rows(lines)
+
+
+def wide_table(
+    sources: Sequence[tuple[str, Iterable[FinishedRun]]],
+    metrics: Sequence[str] = (),
+    against: str | None = None,
+) -> str:
+    """A Markdown table with a row for each named source and each setting in which its runs differ,
+    and a column for each objective; below each, its differences from ``against``."""
+    found: dict[str, dict[str, dict[int, FinishedRun]]] = {}
+    for source, runs in sources:
+        for name, seeds in rows(runs).items():
+            objective, others = _column(next(iter(seeds.values())).objective, name)
+            if found.setdefault(source + others, {}).setdefault(objective, seeds) is not seeds:
+                raise InputError(f"{source + others}: expected one row of {objective}, found two")
+    columns = sorted({x for row in found.values() for x in row}, key=lambda x: (x != against, x))
+    if against is not None and columns[0] != against:
+        raise InputError(f"against: expected one of {', '.join(columns)}, found {against!r}")
+    lines = [["runs", "steps", "metric", "questions", "seeds", *columns]]
+    for name, row in found.items():
+        run = next(iter(next(iter(row.values())).values()))
+        if not (having := [x for x in metrics or run.by_question if x in run.by_question]):
+            known = ", ".join(run.by_question)
+            raise InputError(f"{name}: metrics: expected one of {known}, found none of them")
+        metric, seeds = having[0], max(map(sorted, row.values()), key=len)
+        facts = [run.settings["loop.num_steps"], metric, str(len(run.by_question[metric]))]
+        lines.append([name, *facts, _listed(seeds)])
+        below = [f"... - {against}", "", "", "", ""]
+        for column in columns:
+            own = sorted(row.get(column, ()))
+            note = f" (seeds {_listed(own)})" if own != seeds else ""
+            lines[-1].append(_cell(row[column], metric) + note if own else "")
+            compared = own and against in row and column != against
+            ahead = _compared(row, column, str(against), metric) if compared else []
+            below.append(", p = ".join(ahead))
+        if any(below[5:]):
+            lines.append(below)
+    return markdown_rows(lines)
+
+
+def _column(objective: str, name: str) -> tuple[str, str]:
+    """The column of a row of `rows`, and what else its name says."""
+    others = name[len(objective) :].split(", ")
+    rest = [x for x in others if not x.endswith("supervised true")]
+    annealed = re.sub(r", tau \d\S*", ", annealed", objective)
+    return (annealed if rest == others else "supervised"), ", ".join(rest)
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return " ".join(map(str, sorted(seeds)))
 
 
 def _cell(runs: Mapping[int, FinishedRun], metric: str) -> str:

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.tabulate import read_runs, wide_table
 from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.compare import CompareCommand, comparison
 from hardem_jax.data.batching.padding import Subset
-from hardem_jax.data.files import make_out, markdown_rows, write_json, write_text
+from hardem_jax.data.files import make_out, write_json, write_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
 from hardem_jax.queries import commands as queries
@@ -158,7 +159,9 @@ class SetSizes(queries.Compare):
             found = {name: scores for name, cell in cells.items() if (scores := intervals(cell))}
             write_json(self.out / "cells.json", {"flags": to_json(self), "cells": found})
             if found:
-                text = table(found, self.loop.monitor)
+                scores = next(iter(next(iter(found.values())).values()))
+                metrics = [self.loop.monitor] if self.loop.monitor in scores else []
+                text = wide_table([(name, read_runs(cells[name].out)) for name in found], metrics)
                 write_text(self.out / "cells.md", text)
                 print(text, end="")
                 self._draw(found)
@@ -184,27 +187,6 @@ class SetSizes(queries.Compare):
 def set_sizes(data: Any) -> np.ndarray:
     """``[N]`` int: the queries of every question that are trained on."""
     return np.array([len(question.queries) for question in data.questions])
-
-
-def table(found: Mapping[str, Scores], monitor: str) -> str:
-    """A Markdown table: cells as rows, objectives as columns.
-
-    Its metric is the monitored one if that is a score of questions, else their first.
-
-    Example:
-        >>> print(table({"3": {"MML": {"em": Interval(50.0, 40.0, 60.0)}}}, "hit@1"), end="")
-        | em | MML |
-        |---|---|
-        | 3 | 50.0 [40.0, 60.0] |
-    """
-    scores = next(iter(next(iter(found.values())).values()))
-    metric = monitor if monitor in scores else next(iter(scores))
-    objectives = list(dict.fromkeys(name for cell in found.values() for name in cell))
-    rows = [
-        [name, *(str(cell[x][metric]) if x in cell else "-" for x in objectives)]
-        for name, cell in found.items()
-    ]
-    return markdown_rows([[metric, *objectives], *rows])
 
 
 def intervals(cell: CompareCommand) -> Scores:

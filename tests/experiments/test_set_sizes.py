@@ -75,10 +75,14 @@ def test_a_cell_that_ended_is_not_repeated(subsets, tmp_path, monkeypatch):
     def run(self):
         made.append(self.out.name)
         killed = made == ["2", "7"]
-        content = {"flags": to_json(self)}
-        content["intervals"] = {"MML": {"accuracy": [10.0 * len(made), 0.0, 100.0]}}
-        self.out.mkdir(parents=True, exist_ok=True)
+        content = {"flags": to_json(self), "intervals": {"MML": {"accuracy": [5.0, 0.0, 9.0]}}}
         content |= {} if killed else {"differences": {}}
+        scores = {"scores": {"accuracy": [100.0] * len(made) + [0.0] * (10 - len(made))}}
+        settings = {"settings": {"loop.seed": "0", "loop.num_steps": "250"}}
+        final = {"objective": "MML", "scores": []} | settings
+        (self.out / "mml-0").mkdir(parents=True, exist_ok=True)
+        (self.out / "mml-0" / "final.json").write_text(json.dumps(final))
+        (self.out / "mml-0" / "by_question.json").write_text(json.dumps(scores))
         (self.out / "comparison.json").write_text(json.dumps(content))
         if killed:
             raise KeyboardInterrupt
@@ -90,9 +94,10 @@ def test_a_cell_that_ended_is_not_repeated(subsets, tmp_path, monkeypatch):
         command.run()
     command.run()
     assert made == ["2", "7", "7"]
-    lines = (tmp_path / "cells.md").read_text().splitlines()[2:]
-    scores = [line.split(" | ")[1] for line in lines]
-    assert scores == ["10.0 [0.0, 100.0] |", "30.0 [0.0, 100.0] |"]
+    head, _, *lines = (tmp_path / "cells.md").read_text().splitlines()
+    assert head == "| runs | steps | metric | questions | seeds | MML |"
+    shown = [tuple(line.split(" | ")[i].split()[0].strip("|") for i in (1, 2, 5)) for line in lines]
+    assert shown == [("250", "accuracy", "10.0"), ("250", "accuracy", "30.0")]
     command.run()
     # Other flags are other comparisons.
     subsets(range(1, 10), *flags, "--minutes", "0", "--dev-questions", "5").run()

@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.tabulate import FinishedRun, read_runs, rows, table
+from experiments.tabulate import FinishedRun, Tabulate, read_runs, rows, table, wide_table
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.errors import InputError
 
@@ -83,6 +84,57 @@ def test_differences_are_over_the_seeds_that_both_have():
     assert cells[4:7] == [f"{expected.mean:+.1f} {bounds}", f"{expected.p:.2g}", "9.0 ± 1.0"]
     assert lines[0].startswith("| 50 questions | seeds | em |")
     assert lines[2].split("|")[4:6] == [" ", " "]
+
+
+def table_cells(text):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+
+
+def test_wide_tables_have_a_row_for_each_source_and_a_column_for_each_objective():
+    length = {"loop.num_steps": "600"}
+    gold = {"contents of data": '{"content": "b", "supervised": true}'}
+    mml = [finished(seed=seed, **length) for seed in (0, 1)]
+    annealed = [finished("Hard EM, tau 300", seed=1, **length)]
+    wikisql = [*mml, *annealed, finished(**length, **gold), finished(seed=1, **length, **gold)]
+    drop = [finished("Hard EM, tau 1e3", **{"loop.num_steps": "700"})]
+    subset = [finished(seed=3, **length, target="10.0")]
+    sources = [("wikisql", [*wikisql, *subset]), ("drop", drop)]
+    head, _, *lines = table_cells(wide_table(sources, ["hit", "f1", "em"], against="MML"))
+    objectives = ["MML", "Hard EM, annealed", "supervised"]
+    assert head == ["runs", "steps", "metric", "questions", "seeds", *objectives]
+    assert [line[:5] for line in lines] == [
+        ["wikisql", "600", "f1", "50", "0 1"],
+        ["... - MML", "", "", "", ""],
+        ["wikisql, target 10", "600", "f1", "50", "3"],
+        ["drop", "700", "f1", "50", "0"],
+    ]
+    ours, theirs = (np.array([run.by_question["f1"] for run in x]) for x in (annealed, mml))
+    ahead = difference(ours, theirs[1:])
+    assert lines[0][5:7] == [str(interval(theirs)), f"{interval(ours)} (seeds 1)"]
+    assert lines[1][5:7] == ["", f"{ahead}, p = {ahead.p:.2g}"]
+    assert [line[7] != "" for line in lines] == [True, True, False, False]
+    assert lines[3][5:] == ["", str(interval(np.array([drop[0].by_question["f1"]]))), ""]
+    assert len(table_cells(wide_table(sources, ["em"]))) == 5
+
+
+def test_wide_tables_refuse_what_they_cannot_place():
+    steps = {"loop.num_steps": "600"}
+    both = [finished(f"Hard EM, tau {tau}", **steps) for tau in (100, 300)]
+    with pytest.raises(InputError, match="drop: expected one row of Hard EM, annealed, found two"):
+        wide_table([("drop", both)])
+    with pytest.raises(InputError, match=r"drop: metrics: expected one of em, f1, found none"):
+        wide_table([("drop", both[:1])], ["rouge"])
+    with pytest.raises(InputError, match="against: expected one of Hard EM, annealed, found 'MML'"):
+        wide_table([("drop", both[:1])], against="MML")
+    with pytest.raises(InputError, match="save: expected a command of its own"):
+        Tabulate(runs=(), save=Path("all.jsonl"), wide=True)
+
+
+def test_sources_of_one_name_are_all_tabulated(tmp_path, capsys):
+    for day in ("monday", "tuesday"):
+        write_folder(tmp_path / day / "drop" / "a", finished(seed=len(day)))
+    Tabulate(runs=tuple(tmp_path / day / "drop" for day in ("monday", "tuesday"))).run()
+    assert "| MML | 6 7 |" in capsys.readouterr().out
 
 
 def test_runs_scored_on_other_questions_are_not_compared():
