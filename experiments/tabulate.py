@@ -54,7 +54,7 @@ class Tabulate:
 
     def __post_init__(self) -> None:
         if self.wide and self.save is not None:
-            raise InputError("save: expected a command of its own, without wide, found both")
+            raise InputError("save: expected it without wide, found both")
 
     def run(self) -> None:
         sources = [(source.stem, read_runs(source)) for source in self.runs]
@@ -169,13 +169,18 @@ def wide_table(
     against: str | None = None,
 ) -> str:
     """A Markdown table with a row for each named source and each setting in which its runs differ,
-    and a column for each objective; below each, its differences from ``against``."""
+    and a column for each objective; below each, its differences from ``against``. What would share
+    a column, such as two taus, has its name from `rows`."""
     found: dict[str, dict[str, dict[int, FinishedRun]]] = {}
     for source, runs in sources:
-        for name, seeds in rows(runs).items():
-            objective, others = _column(next(iter(seeds.values())).objective, name)
-            if found.setdefault(source + others, {}).setdefault(objective, seeds) is not seeds:
-                raise InputError(f"{source + others}: expected one row of {objective}, found two")
+        own = rows(runs)
+        places = [
+            _column(next(iter(seeds.values())).objective, name) for name, seeds in own.items()
+        ]
+        for place, (name, seeds) in zip(places, own.items(), strict=True):
+            column, others = place if places.count(place) == 1 else (name, "")
+            if found.setdefault(source + others, {}).setdefault(column, seeds) is not seeds:
+                raise InputError(f"{source + others}: expected one row of {column}, found two")
     columns = sorted({x for row in found.values() for x in row}, key=lambda x: (x != against, x))
     if against is not None and columns[0] != against:
         raise InputError(f"against: expected one of {', '.join(columns)}, found {against!r}")
@@ -190,14 +195,13 @@ def wide_table(
         lines.append([name, *facts, _listed(seeds)])
         below = [f"... - {against}", "", "", "", ""]
         for column in columns:
-            own = sorted(row.get(column, ()))
-            note = f" (seeds {_listed(own)})" if own != seeds else ""
-            lines[-1].append(_cell(row[column], metric) + note if own else "")
-            compared = own and against in row and column != against
+            these = sorted(row.get(column, ()))
+            note = f" (seeds {_listed(these)})" if these != seeds else ""
+            lines[-1].append(_cell(row[column], metric) + note if these else "")
+            compared = these and against in row and column != against
             ahead = _compared(row, column, str(against), metric) if compared else []
             below.append(", p = ".join(ahead))
-        if any(below[5:]):
-            lines.append(below)
+        lines += [below] if any(below[5:]) else []
     return markdown_rows(lines)
 
 

@@ -117,16 +117,26 @@ def test_wide_tables_have_a_row_for_each_source_and_a_column_for_each_objective(
     assert len(table_cells(wide_table(sources, ["em"]))) == 5
 
 
-def test_wide_tables_refuse_what_they_cannot_place():
+def test_what_would_share_a_column_keeps_its_name():
     steps = {"loop.num_steps": "600"}
-    both = [finished(f"Hard EM, tau {tau}", **steps) for tau in (100, 300)]
+    gold = steps | {"contents of data": '{"content": "b", "supervised": true}'}
+    taus = [finished(f"Hard EM, tau {tau}", **steps) for tau in (100, 300)]
+    golds = [finished("MML", **gold), finished("Hard EM", **gold)]
+    head, _, line = table_cells(wide_table([("drop", [*taus, *golds, finished(**steps)])]))
+    supervised = [f"{name}, contents of data.supervised true" for name in ("Hard EM", "MML")]
+    columns = [supervised[0], "Hard EM, tau 100", "Hard EM, tau 300", "MML", supervised[1]]
+    assert head[5:] == columns and all(line)
+
+
+def test_wide_tables_refuse_what_they_cannot_place():
+    both = [finished(f"Hard EM, tau {tau}", **{"loop.num_steps": "600"}) for tau in (100, 300)]
     with pytest.raises(InputError, match="drop: expected one row of Hard EM, annealed, found two"):
-        wide_table([("drop", both)])
+        wide_table([("drop", both[:1]), ("drop", both[1:])])
     with pytest.raises(InputError, match=r"drop: metrics: expected one of em, f1, found none"):
         wide_table([("drop", both[:1])], ["rouge"])
     with pytest.raises(InputError, match="against: expected one of Hard EM, annealed, found 'MML'"):
         wide_table([("drop", both[:1])], against="MML")
-    with pytest.raises(InputError, match="save: expected a command of its own"):
+    with pytest.raises(InputError, match="save: expected it without wide"):
         Tabulate(runs=(), save=Path("all.jsonl"), wide=True)
 
 
