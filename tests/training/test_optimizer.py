@@ -110,6 +110,23 @@ def test_adam_is_that_of_optax():
         assert one.count == other.count == step + 1
 
 
+def test_gradients_are_clipped_as_optax_clips_them():
+    """AdamW hides a constant factor, so the norms differ between steps: two above 3, two below."""
+    config = OptimizerConfig(0.1, warmup_fraction=0.0, weight_decay=0.0, clip_norm=3.0)
+    params = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(4)}
+    schedule = learning_rate_schedule(config, 10)
+    plain = optax.adam(schedule, b1=config.b1, b2=config.b2, eps=config.eps)
+    ours = make_optimizer(config, params, num_steps=10)
+    theirs = optax.chain(optax.clip_by_global_norm(3.0), plain)
+    states = ours.init(params), theirs.init(params)
+    for size in (0.1, 20.0, 0.5, 4.0):
+        grads = jax.tree.map(lambda x, size=size: x + size, params)
+        found, one = ours.update(grads, states[0], params)
+        expected, other = theirs.update(grads, states[1], params)
+        states = one, other
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), found, expected)
+
+
 def test_adam_keeps_its_state_where_a_step_is_not_finite():
     adam = scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)
     _, before = adam.update({"a": jnp.ones(2)}, adam.init({"a": jnp.zeros(2)}))
