@@ -41,8 +41,8 @@ from hardem_jax.locks import locked
 _MILLIONS = 86
 #: Dense bf16 TFLOP/s of the data sheets, and how many chips.
 MACHINES = {"8 x TPU v5e": 8 * 197.0, "1 x H200": 989.0}
-#: Share of it that training is taken to reach: what a step of 64 rows of 300 tokens reached on an
-#: H200, see docs/performance.md. Nothing was measured on a TPU.
+#: Share of it that training is taken to reach, less than a step of 64 rows of 300 tokens reaches on
+#: an H200, see docs/performance.md. Nothing was measured on a TPU.
 UTILIZATION = 0.3
 
 _CONTENT = tomllib.loads(Path(__file__).with_name("plans.toml").read_text("utf-8"))
