@@ -22,6 +22,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # The processes of -n share the cores: PyTorch's threads would wait for each other, spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Servers of tests are on this machine, and output that is read back is plain.
+os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+os.environ.pop("FORCE_COLOR", None)
 
 import jax
 import pytest

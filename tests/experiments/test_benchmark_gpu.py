@@ -25,7 +25,9 @@ def measure(out, *flags, **environment):
 @pytest.mark.slow
 def test_every_variant_is_measured_or_says_why_not(tmp_path):
     """A compiler that fails is an entry, not the end."""
-    status, found = measure(tmp_path / "out.json", CXX=str(tmp_path / "no-such-compiler"))
+    status, found = measure(
+        tmp_path / "out.json", "--seconds", "3000", CXX=str(tmp_path / "no-such-compiler")
+    )
     assert status == 0
     assert {name for name, figures in found.items() if "error" in figures} == {
         "torch.compile",

@@ -75,7 +75,7 @@ def start(folder, **environment):
 
 def finish(processes):
     for index, process in enumerate(processes):
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         whom = "the others" if index == 0 else "process 0"
         assert f"process {index} of 2: waiting for {whom} at localhost:" in err
@@ -102,10 +102,10 @@ def test_a_dead_process_ends_the_other_within_seconds(tmp_path, victim):
             break
     processes[victim].kill()
     began = time.monotonic()
-    _, err = processes[1 - victim].communicate(timeout=120)
+    _, err = processes[1 - victim].communicate(timeout=600)
     # JAX aborts; a loaded machine may need a while to do so.
     assert processes[1 - victim].returncode == -signal.SIGABRT, err
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 100
     processes[victim].communicate()
 
 
@@ -115,7 +115,7 @@ def terminate_one(processes, step):
         if line == f"step {step}\n":
             break
     processes[1].send_signal(signal.SIGTERM)
-    said = [process.communicate(timeout=120)[1] for process in processes]
+    said = [process.communicate(timeout=600)[1] for process in processes]
     assert [process.returncode for process in processes] == [143, 143], said
     last = [text.splitlines()[-1] for text in said]
     assert last[0] == last[1] and last[0].startswith("stopped by SIGTERM after step ")
@@ -130,8 +130,8 @@ def losses(folder):
 def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypatch):
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     reference = start(undisturbed)
-    kill_one(start(disturbed), step=4)
-    stopped = terminate_one(start(disturbed, SECONDS_PER_STEP="0.4"), step=4)
+    kill_one(start(disturbed, SECONDS_PER_STEP="0.4"), step=4)
+    stopped = terminate_one(start(disturbed, SECONDS_PER_STEP="1"), step=4)
     assert 4 < stopped < worker.CONFIG.num_steps
     assert (disturbed / "last" / str(stopped)).is_dir()
     finish(start(disturbed))

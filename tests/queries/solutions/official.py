@@ -1,6 +1,6 @@
 """WikiSQL's official engine (Zhong et al., 2017), which is SQLite."""
 
-import functools
+import atexit
 import sqlite3
 
 from hardem_jax.errors import InputError
@@ -14,38 +14,37 @@ from hardem_jax.queries.solutions.values import (
     sql_types,
 )
 
-
-class ById:
-    """A table that equals no other: 1 == 1.0, but their texts differ."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def __hash__(self):
-        return id(self.table)
-
-    def __eq__(self, other):
-        return self.table is other.table
+_latest = []  # the table asked last, its connection and the types of its columns
 
 
-@functools.lru_cache(8)
-def stored(one):
-    types, connection = sql_types(one.table), sqlite3.connect(":memory:", isolation_level=None)
-    columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(types))
-    marks = ", ".join("?" * len(types))
-    try:
-        connection.execute(f"CREATE TABLE t ({columns})")
-        rows = map(in_lower_case, one.table.rows)
-        connection.executemany(f"INSERT INTO t VALUES ({marks})", rows)
-    except SQLITE_ERRORS as error:
-        raise InputError(f"SQLite cannot store a cell ({error})") from error
-    return connection, types
+@atexit.register
+def forget():
+    if _latest:
+        _latest[1].close()
+        _latest.clear()
+
+
+def stored(table):
+    if not _latest or _latest[0] is not table:
+        forget()
+        types, connection = sql_types(table), sqlite3.connect(":memory:", isolation_level=None)
+        _latest[:] = table, connection, types
+        columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(types))
+        marks = ", ".join("?" * len(types))
+        try:
+            connection.execute(f"CREATE TABLE t ({columns})")
+            rows = map(in_lower_case, table.rows)
+            connection.executemany(f"INSERT INTO t VALUES ({marks})", rows)
+        except SQLITE_ERRORS as error:
+            forget()
+            raise InputError(f"SQLite cannot store a cell ({error})") from error
+    return _latest[1:]
 
 
 def official(table, query):
     """The result of a query, with the errors of `execute_sql`."""
     check_query(table, query)
-    connection, types = stored(ById(table))
+    connection, types = stored(table)
     bound = {f"c{c.column}": bound_value(c.value, types[c.column]) for c in query.conditions}
     selected = f"{AGGREGATORS[query.aggregator]}(col{query.select})"
     tests = [f"col{c.column} {OPERATORS[c.operator]} :c{c.column}" for c in query.conditions]

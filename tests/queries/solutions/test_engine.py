@@ -107,9 +107,13 @@ def test_vectors_of_the_official_engine(shared_dir):
         sql = record["sql"]
         conditions = tuple(Condition(*condition) for condition in sql["conds"])
         query = Query(sql["sel"], sql["agg"], conditions)
-        for execute in (official, execute_sql):
-            found = execute(tables[record["split"], record["table_id"]], query)
-            assert [*map(repr, found)] == [*map(repr, record["result"])], record
+        table = tables[record["split"], record["table_id"]]
+        found = official(table, query)
+        assert [*map(repr, execute_sql(table, query))] == [*map(repr, found)], record
+        # Since 3.43, SQLite's sums lose less to rounding than those that were recorded.
+        for one, other in zip(found, record["result"], strict=True):
+            assert type(one) is type(other), record
+            assert one == other or math.isclose(one, other, rel_tol=1e-12), record
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ def test_z_of_real_questions(real, rules, mean, median):
     found = [query_question(asked, rules) for asked in real]
     sizes = np.array([question.num_queries for question in found])
     assert len(real) == 2376 and round((sizes > 0).mean(), 3) == 0.997
-    assert round(sizes[sizes > 0].mean(), 1) == mean and np.median(sizes[sizes > 0]) == median
+    # 285.474 with the sums of SQLite 3.43 and newer.
+    assert sizes[sizes > 0].mean() == pytest.approx(mean, abs=0.1)
+    assert np.median(sizes[sizes > 0]) == median
     pairs = zip(real, found, strict=True)
     missing = [asked for asked, z in pairs if gold_in_solutions(z, asked.query) < 0]
     # But for a few whose values are no spans, the annotated query selects no row at all.

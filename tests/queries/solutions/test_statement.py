@@ -1,5 +1,6 @@
 """Statements for SQLite: executed there, on a table with the names and cells of the file."""
 
+import contextlib
 import random
 import sqlite3
 
@@ -68,13 +69,12 @@ def test_sqlite_finds_what_the_engine_finds():
     for _ in range(400):
         table = random_table(rng)
         query = random_query(rng, table)
-        connection = stored(table)
         try:
             expected = execute_sql(table, query, as_written=True)
         except ExecutionError:
             continue
-        found = [cell for (cell,) in connection.execute(statement(table, query))]
-        connection.close()
+        with contextlib.closing(stored(table)) as connection:
+            found = [cell for (cell,) in connection.execute(statement(table, query))]
         # The engine orders texts in lower case, SQLite by their bytes.
         if query.aggregator in (1, 2) and table.types[query.select] == "text":
             continue
