@@ -21,8 +21,8 @@ from tests.tiny import drop_answer, write_checkpoint, write_drop
 
 HOSTILE = "</script><script>hacked=1</script><img src=x onerror=hacked=1>&amp;'\""
 HOSTILE += "\u202egnol\u202c \x00\x07"  # turned around, and control characters
-#: Longest wait for 2,000 questions, the list and one of them; on two idle cores it is a second.
-LIMIT_MS = 10_000
+#: Longest wait for 2,000 questions: the list and one of them.
+LIMIT_MS = 1000
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +384,7 @@ def test_phone_and_themes(spans, tmp_path, show):
     assert light.evaluate(colour) == colours[0]
 
 
-def test_2000_questions_open_at_once(spans, show):
+def test_2000_questions_open_in_a_second(spans, show):
     source = opened(spans)
     run = views(source, list(range(8)), correct=[True, False, True])
     content = record(source, [run, dataclasses.replace(run, name="Hard EM")], most=100)

@@ -87,7 +87,7 @@ def test_pieces_within_a_word_share_the_probability_of_values(parser):
             assert np.all((share > 0.1) & (share < 0.99))
             np.testing.assert_allclose(ours, theirs * share, rtol=1e-4)
             assert np.all(ours[..., count:] == 0)
-    np.testing.assert_allclose(words.operator, pieces.operator, rtol=1e-6)
+    np.testing.assert_array_equal(words.operator, pieces.operator)
 
 
 def test_the_last_two_layers_are_read(parser):

@@ -105,7 +105,7 @@ def test_a_dead_process_ends_the_other_within_seconds(tmp_path, victim):
     _, err = processes[1 - victim].communicate(timeout=600)
     # JAX aborts; a loaded machine may need a while to do so.
     assert processes[1 - victim].returncode == -signal.SIGABRT, err
-    assert time.monotonic() - began < 100
+    assert time.monotonic() - began < 40
     processes[victim].communicate()
 
 

@@ -17,6 +17,7 @@ from hardem_jax.queries.records import plain_value
 from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.types import Condition, Query
 from hardem_jax.queries.solutions.values import (
+    COMPENSATED_SUMS,
     ExecutionError,
     bound_value,
     official_number,
@@ -110,10 +111,12 @@ def test_vectors_of_the_official_engine(shared_dir):
         table = tables[record["split"], record["table_id"]]
         found = official(table, query)
         assert [*map(repr, execute_sql(table, query))] == [*map(repr, found)], record
-        # Since 3.43, SQLite's sums lose less to rounding than those that were recorded.
-        for one, other in zip(found, record["result"], strict=True):
-            assert type(one) is type(other), record
-            assert one == other or math.isclose(one, other, rel_tol=1e-12), record
+        if COMPENSATED_SUMS:  # they lose less to rounding than the recorded ones
+            for one, other in zip(found, record["result"], strict=True):
+                assert type(one) is type(other), record
+                assert one == other or math.isclose(one, other, rel_tol=1e-12), record
+        else:
+            assert [*map(repr, found)] == [*map(repr, record["result"])], record
 
 
 @pytest.mark.parametrize(
