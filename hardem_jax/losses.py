@@ -1,10 +1,9 @@
 r"""Losses for learning from a set of solutions, of which at most one is correct.
 
-A question :math:`x` comes with its answer :math:`y` but not with the derivation
-:math:`z`. All we know is the set :math:`Z = \{z_1 \ldots z_n\}` of solutions that
-execute to :math:`y` (Min et al., 2019, section 3). Every loss takes ``log_probs``,
-the model's :math:`\log P(z_i \mid x; \theta)`; the losses differ only in which
-solutions they trust (section 3.2):
+A question :math:`x` comes with its answer :math:`y` but not with the derivation :math:`z`. All we
+know is the set :math:`Z = \{z_1 \ldots z_n\}` of solutions that execute to :math:`y` (Min et al.,
+2019, section 3). Every loss takes ``log_probs``, the model's :math:`\log P(z_i \mid x; \theta)`;
+the losses differ only in which solutions they trust (section 3.2):
 
 =================  ==========================================  ======================
 loss               value of a row                              trusts
@@ -18,19 +17,18 @@ loss               value of a row                              trusts
 
 `hardem_jax.loss_variants` has variants of these from later work.
 
-For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; for a row with one
-solution the three are equal. They are the same M-step under different E-steps;
-`em_loss` is the general form.
+For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; for a row with one solution the
+three are equal. They are the same M-step under different E-steps; `em_loss` is the general form.
 
-**Layouts.** *Padded*: ``log_probs`` is ``[..., Z]`` with any batch axes, and the mask
-``where`` is False at padding. *Ragged*: ``log_probs`` is ``[N]``, the solutions of all
-rows concatenated, and ``segment_ids`` (``[N]``, int) with the static ``num_segments``
-give the row of each, as in `jax.ops.segment_sum`.
+**Layouts.** *Padded*: ``log_probs`` is ``[..., Z]`` with any batch axes, and the mask ``where`` is
+False at padding. *Ragged*: ``log_probs`` is ``[N]``, the solutions of all rows concatenated, and
+``segment_ids`` (``[N]``, int) with the static ``num_segments`` give the row of each, as in
+`jax.ops.segment_sum`.
 
-**What to pass.** Log-probabilities, normalised over *all* solutions the model could
-give, not only over Z. Logits or probabilities raise no error and train a wrong model.
-Z is a set: `mml_loss` adds up whatever it gets, so a solution listed four times at P = 0.5 costs
--0.69, less than a certain one. `check_log_probs` detects such input.
+**What to pass.** Log-probabilities, normalised over *all* solutions the model could give, not only
+over Z. Logits or probabilities raise no error and train a wrong model. Z is a set: `mml_loss` adds
+up whatever it gets, so a solution listed four times at P = 0.5 costs -0.69, less than a certain
+one. `check_log_probs` detects such input.
 
 **Samples and weights.** Where Z is too large to enumerate, pass the sampled solutions, each once
 (`hardem_jax.sampled.distinct`), as a ragged or padded Z. ``log_weights`` :math:`\log w_z` are added
@@ -41,22 +39,21 @@ draws from the model itself and :math:`w_k = 1 / K` it is the bound of JEPO (Tan
 Rewards and powers of a length can be weights too; :math:`-\infty` leaves a solution out, as a mask
 does, whatever its log-prob. `hardem_jax.sampled` has the losses that make a wrong draw less likely.
 
-**Contract**, the same for all losses. Everything is computed in float32, whatever the
-input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
-contributes exactly 0 and is left out of the mean. A log-prob of ``-inf`` (an impossible
-solution) is legal; a row whose solutions are all impossible costs ``+inf`` and has no
-gradient. Gradients are finite for every input without NaN or ``+inf``.
+**Contract**, the same for all losses. Everything is computed in float32, whatever the input dtype.
+A mask may have any real dtype; nonzero means True. A row without a solution contributes exactly 0
+and is left out of the mean. A log-prob of ``-inf`` (an impossible solution) is legal; a row whose
+solutions are all impossible costs ``+inf`` and has no gradient. Gradients are finite for every
+input without NaN or ``+inf``.
 
 **Reduction.** ``reduce_fn(values, where=rows)`` reduces the per-row values to the loss, as
-`jnp.mean` and `jnp.sum` do; ``rows`` is True for rows that have a solution. The default,
-the mean, is 0 over no rows. ``reduce_fn=None`` returns the per-row values; `has_solution`
-returns which of them count.
+`jnp.mean` and `jnp.sum` do; ``rows`` is True for rows that have a solution. The default, the mean,
+is 0 over no rows. ``reduce_fn=None`` returns the per-row values; `has_solution` returns which of
+them count.
 
-**Several devices.** Under `jax.jit` with sharded arrays the default is correct: it averages
-over the global batch. Inside `jax.shard_map`, `jax.pmap` or `jax.vmap` with an axis name,
-each device sees only its own rows, and averaging the devices' means is biased unless all
-devices hold the same number of rows with a solution. Pass
-``reduce_fn=mean_over(axis_name)`` there.
+**Several devices.** Under `jax.jit` with sharded arrays the default is correct: it averages over
+the global batch. Inside `jax.shard_map`, `jax.pmap` or `jax.vmap` with an axis name, each device
+sees only its own rows, and averaging the devices' means is biased unless all devices hold the same
+number of rows with a solution. Pass ``reduce_fn=mean_over(axis_name)`` there.
 
 Example:
     >>> import jax, jax.numpy as jnp
@@ -108,28 +105,27 @@ def hard_em_loss(
 ) -> Array:
     r""":math:`-\log \max_{z \in Z} P(z \mid x)`, the paper's hard EM (section 3.2).
 
-    The gradient goes to exactly one solution per row, the most likely one; ties go to the
-    first. (`jnp.max` would split the gradient among ties.)
+    The gradient goes to exactly one solution per row, the most likely one; ties go to the first.
+    (`jnp.max` would split the gradient among ties.)
 
     Args:
-        log_probs: ``[..., Z]`` or, ragged, ``[N]`` log-probabilities; see "What to pass"
-            in `hardem_jax.losses`.
+        log_probs: ``[..., Z]`` or, ragged, ``[N]``, see "What to pass" in `hardem_jax.losses`.
         log_weights: of the same shape, see "Samples and weights"; no gradient reaches them.
         where: mask of the same shape; False (or 0) marks padding.
-        segment_ids: ragged layout only, ``[N]`` int row of each solution, in any
-            order; ids outside ``[0, num_segments)`` mark padding.
+        segment_ids: ragged layout only, ``[N]`` int row of each solution, in any order; ids
+            outside ``[0, num_segments)`` mark padding.
         num_segments: ragged layout only, number of rows, a Python int.
-        reduce_fn: reduces the per-row values to the loss, called as
-            ``reduce_fn(values, where=rows)`` with float32 values and the bool mask of the
-            rows that have a solution; `mean_over` inside `jax.shard_map` or `jax.pmap`.
-            None returns the values, 0 where `has_solution` is False.
+        reduce_fn: reduces the per-row values to the loss, called as ``reduce_fn(values,
+            where=rows)`` with float32 values and the bool mask of the rows that have a solution;
+            `mean_over` inside `jax.shard_map` or `jax.pmap`. None returns the values, 0 where
+            `has_solution` is False.
 
     Returns:
         float32 scalar, or the batch shape with ``reduce_fn=None``.
 
     Raises:
-        ValueError: shapes do not agree, or only one of ``segment_ids`` and
-            ``num_segments`` is given.
+        ValueError: shapes do not agree, or only one of ``segment_ids`` and ``num_segments`` is
+            given.
         TypeError: an argument has an unsupported dtype, such as float segment ids.
 
     Example:
@@ -331,9 +327,9 @@ def em_loss(
     r"""The M-step :math:`-\sum_i q(z_i) \log P(z_i)` under any E-step :math:`q`.
 
     ``q = posterior(log_probs, where=where)`` gets no gradient, as in EM; see
-    `hardem_jax.posteriors`. With ``posteriors.hard``, ``soft`` or ``first`` the
-    gradient is that of `hard_em_loss`, `mml_loss` or `first_only_loss`. (The value
-    under ``soft`` differs from MML by the entropy of ``q``.)
+    `hardem_jax.posteriors`. With ``posteriors.hard``, ``soft`` or ``first`` the gradient is that of
+    `hard_em_loss`, `mml_loss` or `first_only_loss`. (Under ``soft`` the value differs from MML by
+    the entropy of ``q``.)
 
     Args:
         posterior: called as ``posterior(log_probs, where=...)``, in the ragged layout also
@@ -373,11 +369,9 @@ def mean_over(axis_name: Hashable) -> ReduceFn:
 
     Every device gets the same value: the sum over all rows divided by the number of rows with a
     solution on any device, or 0 if there are none. Averaging the devices' own means instead
-    (``jax.lax.pmean`` of a loss) would give each device the same weight, however many such rows
-    it holds.
-
-    Average the *gradients* with ``jax.lax.pmean``, as usual in data parallelism: the result is
-    the gradient of the global mean in `jax.pmap`, `jax.shard_map` and `jax.vmap`.
+    (``jax.lax.pmean`` of a loss) would give each device the same weight, however many such rows it
+    holds. Average the *gradients* with ``jax.lax.pmean``, as usual in data parallelism: the result
+    is the gradient of the global mean in `jax.pmap`, `jax.shard_map` and `jax.vmap`.
 
     Args:
         axis_name: the axis of `jax.pmap`, `jax.shard_map` or `jax.vmap`, or a tuple of axes.
@@ -431,13 +425,11 @@ def check_log_probs(
     `jax.jit`, where it sends the values to the host, but not inside `jax.shard_map`.
 
     It detects NaN, a log-prob above 0 (logits, or probabilities without the log) and a row whose
-    probabilities sum to more than 1 (duplicates in Z, or a softmax over only some of the
-    solutions). Duplicates whose probabilities sum to less than 1 go undetected, and so does a
-    softmax over Z alone, under which each row sums to 1.
+    probabilities sum to more than 1 (duplicates in Z, or a softmax over some of the solutions).
+    Undetected are duplicates that sum to less and a softmax over Z alone, whose rows sum to 1.
 
     Args:
-        tolerance: by how much a probability, or a row's sum, may exceed 1; the default allows
-            for log-probs in bfloat16.
+        tolerance: by how much a probability or a row's sum may exceed 1, for bfloat16 log-probs.
         others: as in `hard_em_loss`.
 
     Raises:

@@ -24,7 +24,7 @@ from hardem_jax.placement import on_own_rows
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.protocol import Memory, Metrics, SearchObjective
 from hardem_jax.tables.table import Table
-from hardem_jax.task.base import Training
+from hardem_jax.task.start import Training
 from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import ITEM, MEMORY
 from hardem_jax.training.step import ITEMS, LossFn

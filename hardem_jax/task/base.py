@@ -426,42 +426,6 @@ def _true_rank(log_probs: Array, where: Array, true_solution: Array) -> Mean:
     return Mean(jnp.sum(ranks, where=known), jnp.sum(known))
 
 
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """Training on the given Z; objectives that search have a subclass.
-
-    Attributes:
-        task: the task.
-        objective: decides which solutions are trusted, or looks for them.
-        data: the `Questions` to train on.
-    """
-
-    task: Task
-    objective: Any
-    data: Any
-
-    def model(self, model: Model) -> Model:
-        """The model that is trained: unchanged, or with parameters that only the loss reads.
-
-        Raises:
-            InputError: it cannot be trained in this way.
-        """
-        return model
-
-    def plan(self, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
-        return self.task.plan(self.data, inputs, batches, **options)
-
-    def memory(self, num_inputs: int) -> Mapping[str, Any]:
-        """What the loss remembers of each input, ``[num_inputs, ...]`` by name, before the run."""
-        return first_memory(num_inputs)
-
-    def loss(self, graphdef: nnx.GraphDef, plan: Plan) -> LossFn:
-        return self.task.loss(graphdef, self.objective, plan)
-
-    def describe(self, inputs: Any) -> str:
-        return self.task.describe(self.data, inputs)
-
-
 #: The paper's measure of sparsity is the share of Z below these probabilities (appendix C).
 SPARSITY_THRESHOLDS = (1e-3, 1e-4)
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import grain
 import jax
+from flax import nnx
 from jax.sharding import Mesh
 
 from hardem_jax.data.batching.padding import Batch, BatchConfig, Inputs
-from hardem_jax.data.batching.plans import example_batches, training_batches
+from hardem_jax.data.batching.plans import Plan, example_batches, training_batches
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.search.protocol import SearchObjective
-from hardem_jax.task.base import D, LossFn, Questions, Task, Training
+from hardem_jax.task.base import D, LossFn, Model, Questions, Task, first_memory
 from hardem_jax.task.trained import BatchReader, check_packs
 from hardem_jax.training.state import named_leaves
 
@@ -139,6 +140,42 @@ def _check_splits(data: Any, dev: Any) -> None:
 def _params_per_token(params: Any) -> int | None:
     layers = (x.size for name, x in named_leaves(params).items() if "encoder.layers." in name)
     return sum(layers) or None
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Training on the given Z; objectives that search have a subclass.
+
+    Attributes:
+        task: the task.
+        objective: decides which solutions are trusted, or looks for them.
+        data: the `Questions` to train on.
+    """
+
+    task: Task
+    objective: Any
+    data: Any
+
+    def model(self, model: Model) -> Model:
+        """The model that is trained: unchanged, or with parameters that only the loss reads.
+
+        Raises:
+            InputError: it cannot be trained in this way.
+        """
+        return model
+
+    def plan(self, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
+        return self.task.plan(self.data, inputs, batches, **options)
+
+    def memory(self, num_inputs: int) -> Mapping[str, Any]:
+        """What the loss remembers of each input, ``[num_inputs, ...]`` by name, before the run."""
+        return first_memory(num_inputs)
+
+    def loss(self, graphdef: nnx.GraphDef, plan: Plan) -> LossFn:
+        return self.task.loss(graphdef, self.objective, plan)
+
+    def describe(self, inputs: Any) -> str:
+        return self.task.describe(self.data, inputs)
 
 
 def training_of(task: Task, objective: Objective | SearchObjective, data: Any) -> Training:
