@@ -109,7 +109,7 @@ def hard_em_loss(
     (`jnp.max` would split the gradient among ties.)
 
     Args:
-        log_probs: ``[..., Z]`` or, ragged, ``[N]``, see "What to pass" in `hardem_jax.losses`.
+        log_probs: log P, ``[..., Z]`` or ragged ``[N]``; see "What to pass" in `hardem_jax.losses`.
         log_weights: of the same shape, see "Samples and weights"; no gradient reaches them.
         where: mask of the same shape; False (or 0) marks padding.
         segment_ids: ragged layout only, ``[N]`` int row of each solution, in any order; ids
@@ -124,8 +124,7 @@ def hard_em_loss(
         float32 scalar, or the batch shape with ``reduce_fn=None``.
 
     Raises:
-        ValueError: shapes do not agree, or only one of ``segment_ids`` and ``num_segments`` is
-            given.
+        ValueError: shapes disagree, or only one of ``segment_ids`` and ``num_segments`` is given.
         TypeError: an argument has an unsupported dtype, such as float segment ids.
 
     Example:
@@ -429,7 +428,8 @@ def check_log_probs(
     Undetected are duplicates that sum to less and a softmax over Z alone, whose rows sum to 1.
 
     Args:
-        tolerance: by how much a probability or a row's sum may exceed 1, for bfloat16 log-probs.
+        tolerance: by how much a probability, or a row's sum, may exceed 1; the default allows for
+            log-probs in bfloat16.
         others: as in `hard_em_loss`.
 
     Raises:
