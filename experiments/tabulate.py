@@ -57,7 +57,7 @@ class Tabulate:
             raise InputError("save: expected it without wide, found both")
 
     def run(self) -> None:
-        sources = [(source.stem, read_runs(source)) for source in self.runs]
+        sources = [(_name(source), read_runs(source)) for source in self.runs]
         if self.wide:
             print(wide_table(sources, self.metrics, self.against), end="")
             return
@@ -170,15 +170,15 @@ def wide_table(
 ) -> str:
     """A Markdown table with a row for each named source and each setting in which its runs differ,
     and a column for each objective; below each, its differences from ``against``. What would share
-    a column, such as two taus, has its name from `rows`."""
+    a column, such as two taus, has one each."""
     found: dict[str, dict[str, dict[int, FinishedRun]]] = {}
     for source, runs in sources:
         own = rows(runs)
-        places = [
-            _column(next(iter(seeds.values())).objective, name) for name, seeds in own.items()
-        ]
-        for place, (name, seeds) in zip(places, own.items(), strict=True):
-            column, others = place if places.count(place) == 1 else (name, "")
+        objectives = [next(iter(seeds.values())).objective for seeds in own.values()]
+        places = list(map(_place, objectives, own))
+        usual = [place[:2] for place in places]
+        for (others, column, exact), seeds in zip(places, own.values(), strict=True):
+            column = column if usual.count((others, column)) == 1 else exact
             if found.setdefault(source + others, {}).setdefault(column, seeds) is not seeds:
                 raise InputError(f"{source + others}: expected one row of {column}, found two")
     columns = sorted({x for row in found.values() for x in row}, key=lambda x: (x != against, x))
@@ -205,12 +205,17 @@ def wide_table(
     return markdown_rows(lines)
 
 
-def _column(objective: str, name: str) -> tuple[str, str]:
-    """The column of a row of `rows`, and what else its name says."""
+def _place(objective: str, name: str) -> tuple[str, str, str]:
+    """What a name of `rows` says beyond its column; the column, and one that nothing shares."""
     others = name[len(objective) :].split(", ")
-    rest = [x for x in others if not x.endswith("supervised true")]
-    annealed = re.sub(r", tau \d\S*", ", annealed", objective)
-    return (annealed if rest == others else "supervised"), ", ".join(rest)
+    gold = [x for x in others if x.endswith("supervised true")]
+    annealed = re.sub(r", tau \d[^\s,]*", ", annealed", objective)
+    rest = ", ".join(x for x in others if x not in gold)
+    return rest, "supervised" if gold else annealed, ", ".join([objective, *gold])
+
+
+def _name(source: Path) -> str:
+    return source.absolute().name if source.is_dir() else source.stem
 
 
 def _listed(seeds: Iterable[int]) -> str:

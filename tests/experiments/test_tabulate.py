@@ -96,11 +96,11 @@ def test_wide_tables_have_a_row_for_each_source_and_a_column_for_each_objective(
     mml = [finished(seed=seed, **length) for seed in (0, 1)]
     annealed = [finished("Hard EM, tau 300", seed=1, **length)]
     wikisql = [*mml, *annealed, finished(**length, **gold), finished(seed=1, **length, **gold)]
-    drop = [finished("Hard EM, tau 1e3", **{"loop.num_steps": "700"})]
+    drop = [finished("Hard EM, tau 1e3, cap 0.8", **{"loop.num_steps": "700"})]
     subset = [finished(seed=3, **length, target="10.0")]
     sources = [("wikisql", [*wikisql, *subset]), ("drop", drop)]
     head, _, *lines = table_cells(wide_table(sources, ["hit", "f1", "em"], against="MML"))
-    objectives = ["MML", "Hard EM, annealed", "supervised"]
+    objectives = ["MML", "Hard EM, annealed", "Hard EM, annealed, cap 0.8", "supervised"]
     assert head == ["runs", "steps", "metric", "questions", "seeds", *objectives]
     assert [line[:5] for line in lines] == [
         ["wikisql", "600", "f1", "50", "0 1"],
@@ -112,8 +112,8 @@ def test_wide_tables_have_a_row_for_each_source_and_a_column_for_each_objective(
     ahead = difference(ours, theirs[1:])
     assert lines[0][5:7] == [str(interval(theirs)), f"{interval(ours)} (seeds 1)"]
     assert lines[1][5:7] == ["", f"{ahead}, p = {ahead.p:.2g}"]
-    assert [line[7] != "" for line in lines] == [True, True, False, False]
-    assert lines[3][5:] == ["", str(interval(np.array([drop[0].by_question["f1"]]))), ""]
+    assert [line[8] != "" for line in lines] == [True, True, False, False]
+    assert lines[3][5:] == ["", "", str(interval(np.array([drop[0].by_question["f1"]]))), ""]
     assert len(table_cells(wide_table(sources, ["em"]))) == 5
 
 
@@ -126,6 +126,35 @@ def test_what_would_share_a_column_keeps_its_name():
     supervised = [f"{name}, contents of data.supervised true" for name in ("Hard EM", "MML")]
     columns = [supervised[0], "Hard EM, tau 100", "Hard EM, tau 300", "MML", supervised[1]]
     assert head[5:] == columns and all(line)
+
+
+def test_two_taus_are_compared_within_their_length():
+    objectives = ["MML", "Hard EM, tau 100", "Hard EM, tau 200"]
+    runs = {
+        steps: [finished(name, **{"loop.num_steps": steps}) for name in objectives]
+        for steps in ("500", "1500")
+    }
+    every = [run for own in runs.values() for run in own]
+    head, _, *lines = table_cells(wide_table([("drop", every)], ["em"], against="MML"))
+    assert head[5:] == objectives
+    first, _, longer, ahead = lines
+    assert [first[:2], longer[:2]] == [["drop", "500"], ["drop, loop.num_steps 1500", "1500"]]
+    scores = [np.array([run.by_question["em"]]) for run in runs["1500"]]
+    assert longer[5:] == [str(interval(x)) for x in scores]
+    assert [cell.split(",")[0] for cell in ahead[6:]] == [
+        str(difference(x, scores[0])).split(",")[0] for x in scores[1:]
+    ]
+
+
+def test_rows_are_named_after_whole_folders(tmp_path, capsys, monkeypatch):
+    folders = [tmp_path / "rate-0.1", tmp_path / "rate-0.2"]
+    for folder in folders:
+        write_folder(folder / "a", finished(**{"loop.num_steps": "600"}))
+    Tabulate(runs=tuple(folders), wide=True).run()
+    monkeypatch.chdir(folders[0])
+    Tabulate(runs=(Path(),), wide=True).run()
+    names = [line[0] for line in table_cells(capsys.readouterr().out) if "600" in line]
+    assert names == ["rate-0.1", "rate-0.2", "rate-0.1"]
 
 
 def test_wide_tables_refuse_what_they_cannot_place():
