@@ -330,17 +330,19 @@ class _Run:
 
     def _evaluate_and_save(self, step: int, state: TrainState) -> None:
         """Saves a checkpoint, evaluating first if that is due and the run is not stopping."""
+        progress = self.progress.to_json()
         if self._evaluation_due(step) and not self.stopping:
             try:
                 self._evaluate(step, state)
+                progress = self.progress.to_json()
             except Stopped:
                 self.stopping = True
             except Exception:
                 # The steps are not at fault. Several processes may not all have failed.
                 if jax.process_count() == 1:
-                    self.checkpoints.save_last(state, self.batches, self.progress.to_json())
+                    self.checkpoints.save_last(state, self.batches, progress)
                 raise
-        self.checkpoints.save_last(state, self.batches, self.progress.to_json())
+        self.checkpoints.save_last(state, self.batches, progress)
 
     def _next_batch(self, step: int) -> tuple[Sequence[str], Any]:
         """Returns example ids and placed arrays, timed as input wait."""
@@ -370,7 +372,7 @@ class _Run:
         gained = progress.record(step, metrics, config.monitor, config.mode, config.patience)
         self.log.evaluation(step, metrics, gained)
         if gained:
-            # Must be complete before `last` refers to it: a kill in between repeats the evaluation.
+            # Must be complete before `last` refers to it: a stop in between repeats the evaluation.
             self.checkpoints.save_best(params, step, progress.to_json())
 
 

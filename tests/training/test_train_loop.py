@@ -306,3 +306,21 @@ def test_an_evaluation_that_fails_loses_no_steps(tmp_path):
     repaired = run(tmp_path / "run", config, batches=toy.observed(toy.batches(), drawn.append))
     assert len(drawn) == CONFIG.num_steps - CONFIG.eval_every
     assert_same_run(repaired, run(tmp_path / "undisturbed", config))
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), Stopped(signal.SIGINT, "at once")])
+def test_a_best_that_was_not_saved_is_saved_on_resumption(tmp_path, monkeypatch, error):
+    """Else a run that is never better again reports a best step without its parameters."""
+    config = dataclasses.replace(CONFIG, num_steps=CONFIG.eval_every)
+
+    def fail(*args):
+        raise error
+
+    with monkeypatch.context() as broken, pytest.raises(type(error)):
+        broken.setattr(loop.RunCheckpoints, "save_best", fail)
+        run(tmp_path, config)
+    result = run(tmp_path, config)
+    assert result.best_step == config.num_steps
+    best = load_params(tmp_path / "best", toy.init_params())
+    jax.tree.map(np.testing.assert_array_equal, best, result.state.params)
+    assert [line["step"] for line in toy.logged(tmp_path) if line["kind"] == "eval"] == [12]
