@@ -39,6 +39,7 @@ from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.registry import task_type
+from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.settings import to_json
 from hardem_jax.training.fingerprint import flatten, may_change, named_settings
 from hardem_jax.training.run_progress import RunProgress, read_metrics
@@ -92,9 +93,9 @@ class CompareCommand(Setting):
 
     Attributes:
         seeds: train every objective once per seed. Overrides ``loop.seed``.
-        objectives: one row of the table for each, written as for ``train`` after
-            ``objective:``, in quotes if it has flags: "hard-em --tau 4000", "em posterior:top-k
-            --posterior.k 5".
+        objectives: one row of the table for each, written as after ``objective:`` in ``train``,
+            in quotes if it has flags, which lose their ``objective.``: "hard-em --tau 4000",
+            "em posterior:top-k --posterior.k 5".
         init_from: start from the best parameters of an earlier run with the same model: all seeds
             from the run in this folder or, given one folder per seed, each from its own. Without,
             runs start from the pretrained encoder, or from scratch.
@@ -194,8 +195,10 @@ class CompareCommand(Setting):
         runs, contents = [], {}
         for seed in self.seeds:
             for name, train in self.commands(seed).items():
-                begun = train.init_from
-                # Objectives share their data, and seeds as well. What does not fit is refused now.
+                # Objectives share their data, and seeds as well. What does not fit is refused now,
+                # also a search whose needs other objectives do not have.
+                searched = name if isinstance(train.objective, SearchObjective) else ""
+                begun = train.init_from, searched
                 if begun not in contents:
                     contents[begun] = train.start(mesh).data
                 # Scores depend on more than the run, such as the number of training questions.

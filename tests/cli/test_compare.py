@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from experiments import triviaqa
+from experiments import triviaqa, wikisql
 from hardem_jax.analysis import plots
 from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand, _Run
@@ -227,6 +227,22 @@ def test_every_seed_starts_from_one_run_or_each_from_its_own(flags, monkeypatch,
     for run in grid:
         assert run.settings["contents of init_from"] == f"what is in {run.train.init_from}"
     assert started == list(dict.fromkeys(expected))  # runs of one start share their data
+
+
+def test_each_search_is_checked_before_the_first_run(monkeypatch):
+    """Its batches may not fit, such as those of MERL, where other objectives take them."""
+    argv = ["--data", "a", "--dev", "a", "--out", "b", "--seeds", "0", "1"]
+    argv += ["--objectives", "mml", "merl", "hard-em", "mapo"]
+    command = parse(wikisql.COMMANDS["compare"], prog="test", argv=argv)
+    started = []
+
+    def start(train, mesh):
+        started.append((mesh, type(train.objective).__name__))
+        return SimpleNamespace(data={})
+
+    monkeypatch.setattr(type(command).TRAIN, "start", start)
+    assert len(command._grid(cast(Any, "mesh"))) == 8
+    assert started == [("mesh", name) for name in ("MML", "MERL", "MAPO")]
 
 
 def stopped_run(folder, patience, train=None):
