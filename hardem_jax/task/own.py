@@ -80,8 +80,8 @@ def train_on(
         if num_steps is None and "loop" not in flags:
             num_steps = max(200, 2 * count // chosen["batches"].batch_size)
         if num_steps is not None:
-            often = {"num_steps": int(num_steps), "eval_every": max(1, int(num_steps) // 4)}
-            chosen["loop"] = dataclasses.replace(chosen["loop"], **often)
+            often = {} if "loop" in flags else {"eval_every": max(1, int(num_steps) // 4)}
+            chosen["loop"] = dataclasses.replace(chosen["loop"], num_steps=int(num_steps), **often)
         chosen["model"] = dataclasses.replace(chosen["model"], encoder=os.fspath(encoder))
         objective = HardEM(tau=chosen["loop"].num_steps / 2)
         rest = {name: value for name, value in flags.items() if name not in own}

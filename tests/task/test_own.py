@@ -13,8 +13,10 @@ from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import MML, FirstOnly
+from hardem_jax.spans.commands import COMMANDS
 from hardem_jax.tables.jsonl import read_table_questions
 from hardem_jax.task.own import json_lines, rows_of
+from hardem_jax.training.config import LoopConfig
 from tests.cli.test_own_data import commands
 from tests.commands import call
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
@@ -75,6 +77,27 @@ def test_a_flag_that_there_is_not_and_a_question_without_a_table_are_told(bert, 
         Reader.from_examples(DOCUMENTS, dev=DOCUMENTS, batchs=1, **options)
     with pytest.raises(InputError, match="example 0: expected a table under 'table', found quest"):
         TableReader.from_examples(DOCUMENTS, dev=DOCUMENTS, **options)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({"num_steps": 80}, (80, 20)),
+        ({"num_steps": 80, "loop": LoopConfig(9, monitor="em", eval_every=7)}, (80, 7)),
+        ({"loop": LoopConfig(9, monitor="em", eval_every=3)}, (9, 3)),
+    ],
+)
+def test_a_loop_that_is_given_is_evaluated_as_it_says(flags, expected, bert, tmp_path, monkeypatch):
+    class Ended(Exception):
+        """Instead of a training."""
+
+    def run(command):
+        raise Ended(command.loop.num_steps, command.loop.eval_every)
+
+    monkeypatch.setattr(COMMANDS["train"], "run", run)
+    with pytest.raises(Ended) as ended:
+        Reader.from_examples(DOCUMENTS, dev=DOCUMENTS, encoder=bert, out=tmp_path, **flags, **SMALL)
+    assert ended.value.args == expected
 
 
 def test_rows_are_those_of_a_list_a_frame_or_whatever_yields_them():
