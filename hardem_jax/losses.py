@@ -369,8 +369,8 @@ def mean_over(axis_name: Hashable) -> ReduceFn:
     Every device gets the same value: the sum over all rows divided by the number of rows with a
     solution on any device, or 0 if there are none. Averaging the devices' own means instead
     (``jax.lax.pmean`` of a loss) would give each device the same weight, however many such rows it
-    holds. Average the *gradients* with ``jax.lax.pmean``, as usual in data parallelism: the result
-    is the gradient of the global mean in `jax.pmap`, `jax.shard_map` and `jax.vmap`.
+    holds. Average the *gradients* with ``jax.lax.pmean`` to get that of the global mean, or sum
+    them with ``psum`` if `jax.lax.pcast` has made the parameters of a `jax.shard_map` varying.
 
     Args:
         axis_name: the axis of `jax.pmap`, `jax.shard_map` or `jax.vmap`, or a tuple of axes.
