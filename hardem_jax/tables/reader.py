@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.tables.csv import make_table, read_csv_table
 from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.show import to_table
 from hardem_jax.tables.table import Table
 from hardem_jax.task.reader import AnswerReader, note
 
@@ -44,7 +43,7 @@ class TableAnswer:
 
 
 class TableAnswerReader(AnswerReader[Any, TableAnswer]):
-    """Answers questions about tables with a trained parser; see `as_table` for what a table is."""
+    """Answers questions about tables with a trained parser; see `to_table` for what a table is."""
 
     @abc.abstractmethod
     def asked(self, question: TableQuestion) -> Any:
@@ -70,7 +69,7 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
     def _answers(self, asked: Sequence[tuple[str, Any]], top: int) -> list[list[TableAnswer]]:
         tables: dict[str, Table] = {}
         questions = [
-            TableQuestion(str(n), text, _added(value, tables), ())
+            TableQuestion(str(n), " ".join(text.split()), _added(value, tables), ())
             for n, (text, value) in enumerate(asked)
         ]
         data = self._task.QUESTIONS(
@@ -96,49 +95,8 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
 
 def _added(value: Any, tables: dict[str, Table]) -> Table:
     """A table, which is among ``tables`` then; another one of its name gets a number."""
-    table = as_table(value)
-    if tables.setdefault(table.id, table) != table:
-        table = dataclasses.replace(table, id=f"{table.id} {len(tables)}")
-        tables[table.id] = table
+    table, number = to_table(value), itertools.count(len(tables))
+    name = table.id
+    while tables.setdefault(table.id, table) != table:
+        table = dataclasses.replace(table, id=f"{name} {next(number)}")
     return table
-
-
-def as_table(value: Any) -> Table:
-    """A table of its CSV file's path, a pandas DataFrame, rows whose first has the names, or dicts.
-
-    Raises:
-        InputError: it is none of these, has no columns, or the file holds no table.
-
-    Example:
-        >>> as_table([["player", "goals"], ["Ann", 3], ["Bo", "5"]]).types
-        ('text', 'real')
-    """
-    if isinstance(value, str | os.PathLike):
-        table = read_csv_table(value, id=Path(value).stem)
-    elif isinstance(value, Table):
-        table = value
-    else:
-        if hasattr(value, "itertuples"):  # a DataFrame
-            value = [list(value.columns), *value.itertuples(index=False)]
-        rows = list(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else []
-        if rows and all(isinstance(row, Mapping) for row in rows):
-            names = list(rows[0])
-            rows = [names, *([row.get(name) for name in names] for row in rows)]
-        if not rows or any(isinstance(x, str) or not isinstance(x, Iterable) for x in rows):
-            expected = "expected the path of a CSV file, a DataFrame, or rows"
-            raise InputError(f"table: {expected}, found {type(value).__name__} {value!r:.40}")
-        header, *cells = ([_cell(cell) for cell in row] for row in rows)
-        if longer := next((row for row in cells if len(row) > len(header)), None):
-            raise InputError(f"table: expected at most {len(header)} cells, found {longer!r:.80}")
-        table = make_table("table", header, cells)
-    if not table.header:
-        raise InputError(f"{table.id}: expected columns to select from, found none")
-    return table
-
-
-def _cell(value: Any) -> str:
-    try:
-        missing = value is None or bool(value != value)  # NaN
-    except (TypeError, ValueError):  # pandas' NA neither equals itself nor differs
-        missing = True
-    return "" if missing else str(value)

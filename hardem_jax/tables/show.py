@@ -6,7 +6,8 @@ import datetime
 import decimal
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,30 +23,51 @@ _MISSING = ("NaTType", "NAType")
 
 
 def to_table(source: Any) -> Table:
-    """A table of a dict from column name to values, a DataFrame, a CSV file's path, or a `Table`.
+    """A table of a dict from column name to values, rows whose first has the names, or dicts, a
+    DataFrame, a CSV file's path, or a `Table`.
 
     A column of numbers stays as it is, with None for NaN. Any other column becomes texts, which are
     read as those of a CSV file are: "12,467" and "72 km" throughout make a column of numbers. As in
     a file, a column with a whole number beyond 64 bits is text. An index with a name is a column.
 
     Raises:
-        InputError: columns of different lengths, no column at all, or a file that cannot be read.
-        TypeError: something else.
+        InputError: columns of different lengths, more cells than names, no column at all, or a file
+            that cannot be read.
+        TypeError: something else, also in a cell.
+
+    Example:
+        >>> to_table([["player", "goals"], ["Ann", 3], ["Bo", "5"]]).types
+        ('text', 'real')
     """
     if isinstance(source, Table):
         table = source
     elif isinstance(source, (str, os.PathLike)):
-        table = read_csv_table(source)
+        table = read_csv_table(source, id=Path(source).stem)
     elif isinstance(source, Mapping):
-        table = _from_columns([(str(name), values) for name, values in source.items()])
+        table = _from_columns((str(name), values) for name, values in source.items())
     elif hasattr(source, "iloc") and hasattr(source, "columns"):
         table = _from_columns(_columns_of_frame(source))
     else:
-        expected = "expected a dict of columns, a DataFrame or the path of a CSV file"
-        raise TypeError(f"table: {expected}, found {type(source).__name__}")
+        table = _from_columns(_columns_of_rows(source))
     if not table.header:
         raise InputError("table: expected columns to select from, found none")
     return table
+
+
+def _columns_of_rows(source: Any) -> Iterator[tuple[str, list[Any]]]:
+    rows = list(source) if isinstance(source, Iterable) else []
+    if rows and all(isinstance(row, Mapping) for row in rows):
+        names = list(rows[0])
+        rows = [names, *([row.get(name) for name in names] for row in rows)]
+    if not rows or any(isinstance(x, str) or not isinstance(x, Iterable) for x in rows):
+        expected = "expected a dict of columns, rows, a DataFrame or the path of a CSV file"
+        raise TypeError(f"table: {expected}, found {type(source).__name__} {source!r:.40}")
+    names, *rows = map(list, rows)
+    if longer := next((row for row in rows if len(row) > len(names)), None):
+        raise InputError(f"table: expected at most {len(names)} cells, found {longer!r:.80}")
+    for place, name in enumerate(names):
+        cells = [row[place] if place < len(row) else None for row in rows]
+        yield "" if name is None else str(name), cells
 
 
 def _columns_of_frame(frame: Any) -> list[tuple[str, Any]]:
