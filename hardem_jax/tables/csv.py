@@ -19,12 +19,13 @@ _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd"
 _NUMBER = re.compile(
     r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
 )
+_CODE = re.compile("0[0-9]{2,}")
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
 
 
 def make_table(
-    id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = False
+    id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, official: bool = False
 ) -> Table:
     """A table from text cells, with columns of numbers detected.
 
@@ -38,8 +39,9 @@ def make_table(
     - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
 
     Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
-    compares their texts, and a number could no longer answer which rank, share or price it was. An
-    empty cell of a text column is "", not NULL. ``lower`` converts cells to lower case.
+    compares their texts, and a number could no longer answer which rank, share or price it was. So
+    is a column with a code such as "007", but for ``official`` tables of WikiTableQuestions, whose
+    cells become lower case. An empty cell of a text column is "", not NULL.
     """
     texts = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
     width = max(map(len, texts))
@@ -47,8 +49,9 @@ def make_table(
     columns: list[Sequence[Cell]] = []
     types = []
     for index in range(width):
-        column = [row[index].lower() if lower else row[index] for row in cells]
-        numbers = _numbers(column)
+        column = [row[index].lower() if official else row[index] for row in cells]
+        is_code = not official and any(map(_CODE.fullmatch, column))
+        numbers = None if is_code else _numbers(column)
         types.append("text" if numbers is None else "real")
         columns.append(column if numbers is None else numbers)
     return Table(id, tuple(names), tuple(types), tuple(zip(*columns, strict=True)))
@@ -59,7 +62,7 @@ def read_csv_table(path: PathLike, *, id: str | None = None) -> Table:
 
     Fields may be quoted with double quotes, which are doubled inside or stand behind a backslash.
     Backslashes escape if each stands before a quotation mark or another backslash, or if the quotes
-    are broken otherwise. Where they are broken between tabs, quotation marks are text. Empty lines
+    are broken otherwise. Where they are broken between tabs, quotation marks are text. Empty rows
     are skipped and short rows padded. The delimiter is the one that a first line such as ``sep=;``
     names, as Excel reads it, or else the one of ``, ; tab |`` that splits the largest share of the
     rows into the same number of fields.
@@ -68,6 +71,7 @@ def read_csv_table(path: PathLike, *, id: str | None = None) -> Table:
         InputError: no table can be read; names the line.
     """
     header, *rows = (row for _, row in read_csv_rows(path))
+    rows = [row for row in rows if len(header) == 1 or any(map(str.strip, row))]
     return make_table(str(path) if id is None else id, header, rows)
 
 

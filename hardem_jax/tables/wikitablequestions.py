@@ -139,7 +139,7 @@ def _read_table(folder: Path, context: str, place: str, skips: ExclusionCounts) 
         skips.warn(RAGGED, context)
     if len(rows) == 1:
         skips.warn(EMPTY_TABLE, context)
-    return make_table(context, rows[0], rows[1:], lower=True)
+    return make_table(context, rows[0], rows[1:], official=True)
 
 
 def _defect(record: dict[str, str], table: Table | None) -> str | None:

@@ -26,7 +26,7 @@ def column(*cells, **options):
         (("5 %", "6.5 %"), [5, 6.5]),
         (("1", *("", "-", "–", "—", "--", "?", "...", "N/A", "None", "TBA")), [1] + [None] * 10),
         ((" 3 ", "\t4\n"), [3, 4]),
-        (("007",), [7]),
+        (("07", "0", "0.25", "00"), [7, 0, 0.25, 0]),
         ((str(2**53),), [2**53]),
     ],
 )
@@ -41,6 +41,7 @@ TEXTS += ["7 November | 8 November", "July 9 | July 10", "2:47 | 3:01", "1997/98
 TEXTS += ["1,2 | 3,45", "1.234,56 | 7", "1234,567 | 7", "5. | 6.", " | ", "- | n/a", "1e5 | 2"]
 TEXTS += ["nan | inf", "9" * 400 + " | 1", "٣ | 1", "3 km away | 4 km away", f"{2**53 + 1}.5 | 1"]
 TEXTS += [f"{2**63} | 1", f"00{2**53 + 1} | 1"]  # account numbers, of which no digit may be lost
+TEXTS += ["02139 | 10001", "7 | 007 | "]
 
 
 @pytest.mark.parametrize("cells", [*(text.split(" | ") for text in TEXTS), []])
@@ -58,7 +59,8 @@ def test_whole_numbers_that_float64_rounds_are_integers():
     assert column("-9223372036854775808") == ("real", [-(2**63)])
     assert [str(cell) for cell in column("-0", "−0.0", "1")[1]] == ["0.0", "0.0", "1.0"]
     assert column("São  Paulo", "ROME")[1] == ["São Paulo", "ROME"]
-    assert column("São Paulo", "ROME", lower=True)[1] == ["são paulo", "rome"]
+    assert column("São Paulo", "ROME", official=True)[1] == ["são paulo", "rome"]
+    assert column("007", "7", official=True) == ("real", [7.0, 7.0])
 
 
 def test_ragged_rows_are_filled_up():
@@ -104,6 +106,8 @@ def test_delimiters_are_found(read, delimiter):
         ("a,b,c\n1,x\n\n2\n", ("a", "b", "c"), ((1.0, "x", ""), (2.0, "", ""))),
         ("a,b\n1,x,, \n2,y,\n", ("a", "b"), ((1.0, "x"), (2.0, "y"))),
         ("City\nRome\n", ("City",), (("Rome",),)),
+        ('City\nRome\n""\n', ("City",), (("Rome",), ("",))),
+        ("a,b\n,\n1,x\n, \n  \n,,\n", ("a", "b"), ((1.0, "x"),)),
         ("a;b\n1,5;x\n2,5;y\n", ("a", "b"), (("1,5", "x"), ("2,5", "y"))),
         ("a,a,\n1,2,3\n", ("a", "a", ""), ((1.0, 2.0, 3.0),)),
         ('a,b\n\'; DROP TABLE t; --,"""x"""\n', ("a", "b"), (("'; DROP TABLE t; --", '"x"'),)),
