@@ -115,15 +115,20 @@ def as_row(raw: RawRow, columns: Columns, *roles: str, with_answers: bool = True
     Raises:
         InputError: it lacks a column, or has no text in it.
     """
-    place, name, values, _ = raw
+    place, values = raw.place, raw.values
     row: dict[str, Any] = {}
     for role in ("question", *roles):
         row[role] = _text(values[column_of(values, role, columns, place)], role, place)
-    column = column_of(values, "id", columns, place, required=columns.id is not None)
-    row["id"] = (_text(values[column], "id", place) if column else "") or name
+    row["id"] = row_id(raw, columns)
     answers = answer_values(raw, columns, required=with_answers) or []
     texts = [_text(value, "answer", place) for value in answers]
     return row | {"answers": [text for text in texts if text.strip()]}
+
+
+def row_id(raw: RawRow, columns: Columns) -> str:
+    """Its own id; where it has none, the row's name."""
+    column = column_of(raw.values, "id", columns, raw.place, required=columns.id is not None)
+    return (_text(raw.values[column], "id", raw.place) if column else "") or raw.name
 
 
 def answer_values(raw: RawRow, columns: Columns, *, required: bool) -> list[Any] | None:
@@ -134,7 +139,9 @@ def answer_values(raw: RawRow, columns: Columns, *, required: bool) -> list[Any]
         found = found["text"]
     if isinstance(found, str) and raw.is_csv:
         return found.split("|") if found.strip() else None
-    return [found] if found is not None and not isinstance(found, list) else found
+    if found is None or found != found:  # pandas' NaN
+        return None
+    return found if isinstance(found, list) else [found]
 
 
 def _csv(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -29,10 +29,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
+from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
 from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings
 from hardem_jax.data.json_stream import PathLike
-from hardem_jax.data.rows import USUAL, Columns, RawRow, answer_values, column_of, raw_rows
+from hardem_jax.data.rows import USUAL, Columns, RawRow, answer_values, column_of, raw_rows, row_id
 from hardem_jax.errors import InputError
 from hardem_jax.tables.csv import file_inside, read_csv_table
 from hardem_jax.tables.examples import Match, TableQuestion
@@ -48,9 +48,8 @@ def read_table_questions(
 ) -> Iterator[TableQuestion]:
     """Streams the questions of a file in a layout of `hardem_jax.data.rows`.
 
-    ``skips`` counts what is left out, by id or line: no question id, empty question, no answer
-    given; it is warned of a question id that occurred before. ``columns`` names the columns, or the
-    keys of objects.
+    ``skips`` counts what is left out, by id: empty question, no answer given; it is warned of a
+    question id that occurred before. ``columns`` names the columns, or the keys of objects.
 
     Raises:
         InputError: with the line, what is not in this layout.
@@ -79,8 +78,8 @@ def read_table_questions(
 
 def _record(raw: RawRow, columns: Columns) -> dict[str, Any]:
     """A row with the keys that are described above; empty cells of CSV are left out."""
-    record: dict[str, Any] = {"id": raw.name}
-    for role in ("id", "question", "table", "table_id", "match", "values"):
+    record: dict[str, Any] = {"id": row_id(raw, columns)}
+    for role in ("question", "table", "table_id", "match", "values"):
         required = role == "question" or (role == "table" and "table_id" not in raw.values)
         column = column_of(raw.values, role, columns, raw.place, required=required)
         if column and (not raw.is_csv or raw.values[column].strip()):
@@ -139,14 +138,13 @@ def _cell(cell: Any, lower: bool, place: str) -> Cell:
 def _question(
     record: dict[str, Any], tables: dict[str, Table], place: str, skips: ExclusionCounts
 ) -> TableQuestion | None:
-    id = get_id(record, "id", place)
-    if id is None:
-        return skips.add(NO_ID, place)
+    id = record["id"]
     place = f"{place} ({id})"
-    question = get_field(record, "question", str, place) or ""
+    # As cells of CSV are read, which spans of it are compared with.
+    question = " ".join((get_field(record, "question", str, place) or "").split())
     answer = get_field(record, "answer", list, place)
     table_id = get_id(record, "table_id", place)
-    if not question.strip():
+    if not question:
         return skips.add(EMPTY_QUESTION, id)
     if answer is None:
         return skips.add(NO_ANSWER, id)

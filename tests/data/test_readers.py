@@ -225,7 +225,7 @@ KINDS |= {bool: "true or false", type(None): "null"}
 # Not read, a cell, which may be a text or a number, or with a message of its own.
 EXCEPT = {
     "wikisql": ["phase", "sql/conds/0"],
-    "tables": ["/0/table/rows/0/1", "/0/table", "answer"],
+    "tables": ["/0/table/rows/0/1", "/0/table", "answer", "id"],
 }
 EXCEPT |= {"squad": ["/data"], "triviaqa": ["/Data"]}
 EXCEPT["squad rows"] = ["answers"]  # a text or a list is read as well
@@ -236,6 +236,7 @@ MORE = [
     ("drop", "answer/number", True, "a string or a number"),
     ("triviaqa", "/Domain", 3, "a string"),
     ("tables", "answer/0", True, "a number, null or a string"),
+    ("tables", "id", [], "a text"),
     ("wikisql", "sql/sel", None, "a position, which is an integer"),
     ("wikisql", "sql/agg", 1.5, "a position, which is an integer"),
     ("wikisql", "sql/conds/0/2", None, "a string or a number"),

@@ -1,5 +1,6 @@
 """The file of questions on tables: what is written is read, and what is wrong is named."""
 
+import dataclasses
 import json
 
 import pytest
@@ -55,7 +56,8 @@ def test_what_is_written_is_read(tmp_path):
     file = write_table_questions(tmp_path / "train.jsonl", questions)
     skips = ExclusionCounts()
     found = list(read_table_questions(file, skips=skips))
-    assert found == questions and skips.total == 0
+    read = [dataclasses.replace(question, question="Who wears 7?") for question in questions]
+    assert found == read and skips.total == 0
     assert [type(cell) for cell in found[4].answer] == [int, float, float]
     assert found[0].table is found[2].table
 
@@ -120,6 +122,14 @@ def test_columns_of_csv_are_the_names_of_json_lines(read):
     assert in_tsv.values == ("2.0",) and in_tsv.match == "denotation"
 
 
+def test_ids_are_those_of_documents(read):
+    """Frames have NaN for a missing one, and make others floats."""
+    ids = (..., None, "", float("nan"), 7.0, "x")
+    found, _ = read(table(), *(line(id=id) for id in ids))
+    names = [*(f"train-{n}" for n in range(1, 5)), "7", "x"]
+    assert [question.id for question in found] == names
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -141,6 +151,8 @@ def test_questions_without_an_answer_are_counted(read):
     found, skips = read(table(), line("a"), line("bad", answer=[], match="denotation"))
     assert [question.id for question in found] == ["a"]
     assert skips.left_out == [("bad", "no answer given")]
+    _, skips = read(table(), line(answer=float("nan")))
+    assert skips.left_out == [("q", "no answer given")]
     rows = ",players.csv,Bo\nWho?, players.csv ,\n,,\n"  # spreadsheets leave empty ones at the end
     _, skips = read(name="train.csv", text=HEAD + rows)
     reasons = ("empty question", "no answer given", "empty question")
