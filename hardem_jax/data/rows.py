@@ -188,8 +188,10 @@ def _text(value: Any, name: str, place: str) -> str:
     """A text, or a number as one; empty for null and NaN."""
     if value is None or value != value:
         return ""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:.15g}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value:.15g}" if isinstance(value, float) else str(value)
+        return str(int(value) if abs(value) < 2**63 else value)  # not the 301 digits of 1e300
     if isinstance(value, (list, dict, bool)):
         raise InputError(f"{place}: expected {name!r} to be a text, found {json_type(value)}")
     return check_kind(value, str, f"{place}: expected {name!r} to be")
