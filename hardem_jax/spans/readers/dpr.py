@@ -44,12 +44,12 @@ def read_contexts(
 ) -> Iterator[ReadingExample]:
     """Streams questions, each with its first passages as documents, as the retriever ranked them.
 
-    A document's id is the passage's, or ``<question id>#<rank>``. ``prepend_title`` puts the title
-    into a line before the text, so that an answer in it counts. ``require_answers=False`` keeps
-    questions without an answer, for prediction.
+    A document's id is the passage's, or ``<question id>#<rank>`` if it has none or that of another
+    text. ``prepend_title`` puts the title into a line before the text, so that an answer in it
+    counts. ``require_answers=False`` keeps questions without an answer, for prediction.
     """
     for place, record, question in _questions(path, skips, require_answers):
-        documents: dict[str, Document] = {}
+        ids: dict[Document, str] = {}  # those of the file need not differ
         entries = get_field(record, "ctxs", list, place)
         if entries is None:
             raise lacks(record, "a list under 'ctxs'", place)
@@ -58,12 +58,16 @@ def read_contexts(
             document = _document(entry, f"{question.id}#{rank}", where, prepend_title)
             if not document.text.strip():
                 skips.warn(EMPTY_DOCUMENT, f"{question.id}: {document.id}")
-            elif document.id in documents:
+            elif document in ids:
                 skips.warn(REPEATED_PASSAGE, f"{question.id}: {document.id}")
             else:
-                documents[document.id] = document
-        if documents:
-            texts, golds = tuple(documents.values()), question.answers
+                id, number = document.id, rank
+                while id in ids.values():
+                    id, number = f"{question.id}#{number}", number + 1
+                ids[document] = id
+        if ids:
+            texts = tuple(Document(id, document.text) for document, id in ids.items())
+            golds = question.answers
             yield ReadingExample(question.id, question.question, texts, distinct(golds), golds)
         else:
             skips.add(NO_DOCUMENT, question.id)

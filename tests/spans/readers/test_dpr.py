@@ -69,11 +69,21 @@ def test_questions_and_passages_without_an_id_get_one(read):
 
 
 def test_defects_are_counted(read):
-    first = record(passage("1"), passage("1", "again"), id="q")
+    first = record(passage("1"), passage("1"), id="q")
     examples, skips = read(first, record(passage("1"), id="q"))
     assert [example.id for example in examples] == ["q", "q"]
     assert [document.text for document in examples[0].documents] == ["Rome is old."]
     assert skips.warnings_as_dict() == {"passage listed twice": 1, "question id occurs again": 1}
+
+
+def test_another_text_of_the_same_id_is_another_passage(read):
+    texts = ("No.", "Rome.", "Rome.", "Bern.")
+    ctxs = [passage(1, text) for text in texts] + [passage("q#2", "Paris."), {"text": "Oslo."}]
+    (example,), skips = read(record(*ctxs, id="q"))
+    found = [(document.id, document.text) for document in example.documents]
+    assert found[:3] == [("1", "No."), ("q#2", "Rome."), ("q#4", "Bern.")]
+    assert found[3:] == [("q#5", "Paris."), ("q#6", "Oslo.")]
+    assert skips.warnings_as_dict() == {"passage listed twice": 1}
 
 
 @pytest.mark.parametrize(
