@@ -49,7 +49,8 @@ def test_reads_an_example(read):
 
 NUMBERS = [("53000", 53000), ("83,000", 83000), ("-0.09", -0.09), (" 12.50 ", 12.5), (".5", 0.5)]
 NUMBERS += [("5.", 5), ("1e3", 1000), ("0", 0), (7, 7), (2.5, 2.5), (0, 0)]
-NUMBERS += [("9" * 300, float("9" * 300))]
+NUMBERS += [("9" * 300, float("9" * 300)), ("\u22125", -5), ("१२", 12), ("๒๕๖๓", 2563)]
+NUMBERS += [("١٢", 12), ("-١٬٢٣٤٫٥", -1234.5), ("１２", 12), ("－１，２３４．５", -1234.5)]
 
 
 @pytest.mark.parametrize(("number", "value"), NUMBERS)
@@ -86,7 +87,7 @@ def test_passages_are_cut(read):
     assert read(question(), passage=long + "8")[0][0].passage == long.strip()
 
 
-@pytest.mark.parametrize("text", ["", "+", "e5", "1e", ",000", "1,000,00", "0x10", "1 000", "½"])
+@pytest.mark.parametrize("text", ["", "+", "e5", "1e", ",000", "1,000,00", "0x10", "1 000", *"½²"])
 def test_what_is_no_number(text):
     assert parse_number(text) is None
 

@@ -58,7 +58,7 @@ _TOKEN = re.compile(
 )
 _WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _LETTER = re.compile(_WORD_LETTER)
-_NARROW = str.maketrans("．٫，٬", "..,,")  # full-width and Arabic separators
+_NARROW = str.maketrans("．٫，٬＋－−", "..,,+--")  # full-width and Arabic ones, and the minus
 _ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _CURRENCY_BEFORE = re.compile(r"[$€£¥₹]\s?$")
@@ -68,7 +68,7 @@ _NOTHING, _SLASH = re.compile(""), re.compile("/")
 # In words. Five groups such as "nineteen hundred ninety nine", each with its scale, have 25.
 _LONGEST_COMPOUND = 32
 _AT_MOST_99 = re.compile("[1-9][0-9]?")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:e[+-]?\d+)?")
 Percent = Literal["number", "hundredth", "skip"]
 NumberWords = Literal["none", "nineteen", "all"]
 
@@ -146,7 +146,7 @@ def find_numbers(text: str, config: NumberConfig | None = None) -> list[NumberMe
 
 
 def parse_number(text: str) -> float | None:
-    """The number that an answer's text is; None if it is not one, inf if it is too large.
+    """The number that an answer's text is, in any script; None if it is not one, inf if too large.
 
     Example:
         >>> parse_number("83,000"), parse_number("-0.09"), parse_number("1e999")
@@ -154,10 +154,8 @@ def parse_number(text: str) -> float | None:
         >>> parse_number("12 yards"), parse_number("nan"), parse_number("1,00")
         (None, None, None)
     """
-    text = text.strip().lower()
-    if not _NUMBER.fullmatch(text) or not re.match(r"[+-]?\.?[0-9]", text):
-        return None
-    return float(text.replace(",", ""))
+    text = text.strip().lower().translate(_NARROW)
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
 class _Token(NamedTuple):
