@@ -256,8 +256,9 @@ def make_windows(
         mentions, owners = _by_place([_to_tokens(document, spans) for spans in by_text])
         for begin, end in _cut(len(document.ids), room - len(question), config.stride):
             inside = (mentions[:, 0] >= begin) & (mentions[:, 1] < end)
-            # None, unless there are some of every text.
-            inside &= len(np.unique(owners[inside])) == len(by_text)
+            # None, unless there are some of every text, and as many places as texts.
+            places = np.unique(mentions[inside], axis=0)
+            inside &= len(np.unique(owners[inside])) == len(by_text) <= len(places)
             window = _window(
                 front, index, text, document, mentions[inside], true_span, begin, end, tokenizer
             )
@@ -270,15 +271,15 @@ def make_windows(
 
 
 def alias_matchers(aliases: Sequence[str], *, all_required: bool) -> list[AliasMatcher]:
-    """One that finds any of the aliases; or if all are required, one for each different text.
+    """One that finds any of the aliases; or if all are required, one for each, though some may have
+    the same words, for then the metrics ask for as many spans.
 
     Example:
-        >>> len(alias_matchers(["The Sun", "Sun", "Herald"], all_required=True))
+        >>> len(alias_matchers(["C", "C++"], all_required=True))
         2
     """
-    if not all_required:
-        return [AliasMatcher(aliases)]
-    return [AliasMatcher([alias]) for alias in {alias_forms(a): a for a in aliases}.values()]
+    groups = [[alias] for alias in aliases] if all_required else [aliases]
+    return [AliasMatcher(group) for group in groups]
 
 
 @dataclasses.dataclass(frozen=True)

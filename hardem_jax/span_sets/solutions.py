@@ -40,15 +40,15 @@ def enumerate_taggings(
     np.fill_diagonal(overlap, False)
     ends = np.cumsum([len(own) for own in answers])
     texts = [range(end - len(own), end) for own, end in zip(answers, ends, strict=True)]
-    rows = []
+    rows: dict[frozenset[tuple[int, ...]], np.ndarray] = {}  # by places: texts may share some
     for subsets in itertools.islice(_by_size(texts), 100 * max_taggings):
         row = np.zeros(len(mentions), bool)
         row[list(subsets)] = True
         if not overlap[np.ix_(row, row)].any():
-            rows.append(row)
+            rows.setdefault(frozenset(map(tuple, mentions[row].tolist())), row)
             if len(rows) == max_taggings:
                 break
-    return mentions, np.array(rows, bool).reshape(len(rows), len(mentions))
+    return mentions, np.array([*rows.values()], bool).reshape(len(rows), len(mentions))
 
 
 def _by_size(texts: Sequence[range]) -> Iterator[tuple[int, ...]]:

@@ -14,7 +14,13 @@ from hardem_jax.documents.mentions import MAX_COUNT, alias_forms, count_taggings
 from hardem_jax.documents.squad import read_squad_layout
 from hardem_jax.documents.windows import WINDOWS, WindowConfig, make_windows
 from hardem_jax.errors import InputError
-from hardem_jax.span_sets.inputs import pad_taggings, taggings_of, tokens_of, words_of
+from hardem_jax.span_sets.inputs import (
+    marked_tokens,
+    pad_taggings,
+    taggings_of,
+    tokens_of,
+    words_of,
+)
 from tests.tiny import roberta_tokenizer
 
 WIDE = WindowConfig(max_tokens=512)
@@ -76,6 +82,23 @@ def test_a_window_without_all_texts_has_no_z(roberta):
     # The other way round: either is enough.
     either = dataclasses.replace(example(text, "Ada", "Bo"), all_required=False)
     assert make_windows(either, roberta, config)[0].num_solutions == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "expected"),
+    [
+        ("C or C++", ["C", "C++"], [["C", "C"]]),
+        ("5 or -5, not 5", ["5", "-5"], [["5", "5"]] * 3 + [["5", "5", "5"]]),
+        ("from € to £", ["€", "£"], [["€", "£"]]),
+        ("100 or £100", ["£100", "100"], [["100", "£100"]]),
+        ("C", ["C", "C++"], []),
+    ],
+)
+def test_texts_with_the_same_words_are_all_required(roberta, text, texts, expected):
+    [window] = make_windows(example(text, *texts), roberta, WIDE)
+    found = marked_tokens(window, max_mentions=9, max_taggings=9)
+    assert [[window.span_text(*span) for span in spans] for spans in found] == expected
+    assert len(set(map(tuple, found))) == len(found) and (window.num_solutions > 0) == bool(found)
 
 
 def test_windows_survive_the_disk_and_others_are_as_they_were(roberta, tmp_path):
