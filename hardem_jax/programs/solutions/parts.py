@@ -57,10 +57,14 @@ _ASCII = str.maketrans(
 )
 # Letters that Unicode does not decompose.
 _LETTERS = str.maketrans(dict(zip("øłđðı", "olddi", strict=True)) | {"æ": "ae", "ß": "ss"})
+# Classes of marks without which a word is the same: Hebrew points, Arabic vowels, accents.
+_OPTIONAL = {*range(10, 36), *range(200, 256)}
+_COMBINING = "".join(c for c in map(chr, range(0x20000)) if unicodedata.category(c)[0] == "M")
+_WORD = rf"[^\W\d_]+(?:[{_COMBINING}]+[^\W\d_]*)*"
 _MARKS = re.compile(r"\[[^\[\]]{1,20}\](?=\s|\[|$|[,;)])|[*†‡♦•#^§]+$|(?<=\w)[*†‡§^]+")
 _VULGAR = re.compile(r"(?:(?<!\d)(\d+)\s?)?([¼½¾⅐-⅞])")
-_RAISED = re.compile(r"(?<=[^\s⁰¹²³⁴-⁹])[⁰¹²³⁴-⁹]+")
-_TOKEN = re.compile(r"(?:(?<![^\s(])[+-])?(?:\d+(?:\.\d+)?|(?<![^\s(])\.\d+)|[^\W\d_]+")
+_UNREAD = re.compile(r"(?<=[^\s⁰¹²³⁴-⁹])[⁰¹²³⁴-⁹]+|[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_TOKEN = re.compile(rf"(?:(?<![^\s(])[+-])?(?:\d+(?:\.\d+)?|(?<![^\s(])\.\d+)|{_WORD}")
 _INSIDE = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)(?:st|nd|rd|th)\b")  # "1,234th"
 
 _UNITS_IN_WORDS = "zero one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -282,11 +286,10 @@ def _plain(text: str) -> str:
     """Lower case, ASCII quotes and dashes, decimal fractions; no accents, no footnote marks."""
     if not text.isascii():
         # Before they are decomposed: "6½" would become "61⁄2", "10⁶" would become "106".
-        text = _RAISED.sub("", _VULGAR.sub(_decimal, text))
+        text = _UNREAD.sub("", _VULGAR.sub(_decimal, text))
         decomposed = unicodedata.normalize("NFKD", text.translate(_ASCII))
-        text = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-        text = text.lower().translate(_LETTERS)
-    return _marks_removed(text.lower())
+        text = "".join(c for c in decomposed if unicodedata.combining(c) not in _OPTIONAL)
+    return _marks_removed(text.lower().translate(_LETTERS))
 
 
 def _decimal(match: re.Match[str]) -> str:

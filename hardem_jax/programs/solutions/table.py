@@ -175,7 +175,7 @@ class ProgramTable:
         words = {word for key in (*self.holders, *self.containers) for word in str(key).split(" ")}
         found: dict[str, list[str]] = {}
         for word in sorted(words):
-            if len(word) >= MIN_STEM and word.isalpha():
+            if len(word) >= MIN_STEM and word[0].isalpha():
                 found.setdefault(word[:MIN_STEM], []).append(word)
         return found
 
@@ -184,7 +184,7 @@ class ProgramTable:
         Other words stand for those of the cells that differ from them by at most 3 letters at the
         end, after at least 4 that are the same."""
         known = key in self.holders or key in self.containers
-        if known or len(key) <= MIN_STEM or not key.isalpha():
+        if known or len(key) <= MIN_STEM or " " in key or not key[0].isalpha():
             return (key,)
         return [
             word

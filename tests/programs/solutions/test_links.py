@@ -77,6 +77,15 @@ def test_accents_may_be_characters_of_their_own(question):
     assert conditions(unicodedata.normalize("NFD", question), table) == found
 
 
+@pytest.mark.parametrize("word", ["कुल", "कल", "ガス", "カス", "ปี", "ปู"])
+def test_marks_that_make_another_word_count(word):
+    table = Table("1", ("name",), ("text",), tuple((x,) for x in "कुल कल ガス カス ปี ปู".split()))
+    same = [row for row, (name,) in enumerate(table.rows) if name == word]
+    assert conditions(f"points of {word}", table)[f"name = '{text_key(word)}'"] == same
+    english = f"name = '{text_key('イギリス人')}'"
+    assert conditions(f"イギリスの {word}", names("イギリス人", word))[english] == [0]
+
+
 @pytest.mark.parametrize("number", ["9" * 305 + " million", "9" * 400, "9" * 400 + " hours"])
 def test_numbers_beyond_float64_are_no_values(number):
     assert conditions(f"over {number} or 5?")["size.number = 5"] == [0]
