@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from hardem_jax import find_queries
+from hardem_jax.errors import InputError
 from hardem_jax.tables.csv import read_csv_table
 from hardem_jax.tables.show import to_table
 from hardem_jax.tables.table import Table
@@ -20,16 +21,31 @@ COLUMNS = {
 }
 
 
-def test_columns_a_frame_and_a_file_give_one_table(tmp_path):
+def test_columns_rows_a_frame_and_a_file_give_one_table(tmp_path):
     lines = [COLUMNS, *zip(*COLUMNS.values(), strict=True)]
     text = "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines)
     (tmp_path / "cities.csv").write_text(text)
     file = read_csv_table(tmp_path / "cities.csv")
     assert file.types == ("text", "real", "text", "real")
-    for source in (COLUMNS, pd.DataFrame(COLUMNS), tmp_path / "cities.csv"):
+    frame = pd.DataFrame(COLUMNS)
+    sources = [COLUMNS, frame, tmp_path / "cities.csv", map(list, lines), frame.to_dict("records")]
+    for source in sources:
         table = to_table(source)
         assert (table.header, table.types, table.rows) == (file.header, file.types, file.rows)
     assert to_table(file) is file
+
+
+def test_rows_may_lack_cells_and_names_and_have_none_beyond():
+    table = to_table([["who", None], ["Ada"], ["Bo", 2]])
+    assert table.header == ("who", "") and table.rows == (("Ada", None), ("Bo", 2))
+    with pytest.raises(InputError, match="expected at most 1 cells, found .*'Bo', 2"):
+        to_table([["who"], ["Bo", 2]])
+
+
+@pytest.mark.parametrize("source", [None, float("nan"), 7, [], ["who", "Ada"]])
+def test_what_is_no_table_is_refused(source):
+    with pytest.raises(TypeError, match="table: expected a dict of columns, rows, a DataFrame"):
+        to_table(source)
 
 
 def test_numbers_keep_their_type_and_missing_ones_are_null():

@@ -155,10 +155,25 @@ def test_a_table_is_a_file_a_frame_or_a_list(tmp_path):
     frame = pandas.read_csv(file)
     rows = [["who", "n"], ["Ada", 7], ["Bo", None]]
     asked = [{"question": "Who?", "answer": "Ada", "table": x} for x in (file, frame, rows, rows)]
-    other = {"question": "Who?", "answer": "Cy", "table": [["who", "n"], ["Cy", 1]]}
+    day = pandas.Index([pandas.Timestamp("2026-01-02")], name="day")
+    frame = pandas.DataFrame({"who": ["Cy"], "n": [1e-5]}, day)
+    other = {"question": "Who?", "answer": "Cy", "table": frame}
     lines = json_lines(TableReader._lines([*asked, other], "table"))
     (tmp_path / "train.jsonl").write_text(lines)
     found = list(read_table_questions(tmp_path / "train.jsonl", skips=ExclusionCounts()))
     assert [question.answer for question in found] == [("Ada",)] * 4 + [("Cy",)]
-    ada = (("Ada", 7.0), ("Bo", None))
-    assert [question.table.rows for question in found] == [ada] * 4 + [(("Cy", 1.0),)]
+    ada, cy = (("Ada", 7.0), ("Bo", None)), (("2026-01-02", "Cy", 1e-5),)
+    assert [question.table.rows for question in found] == [ada] * 4 + [cy]
+
+
+def test_tables_of_one_name_are_all_kept(tmp_path):
+    files = [tmp_path / name for name in ("scores.csv", "scores 2.csv", "b/scores.csv")]
+    (tmp_path / "b").mkdir()
+    for number, file in enumerate(files):
+        file.write_text(f"n\n{number}\n")
+    rows = [{"question": "n?", "answer": n, "table": file} for n, file in enumerate(files * 2)]
+    lines = list(TableReader._lines(rows, "table"))
+    tables = {x["table"]["id"]: x["table"]["rows"] for x in lines if "table" in x}
+    assert sorted(tables.values()) == [((0.0,),), ((1.0,),), ((2.0,),)]
+    asked = [line for line in lines if "table" not in line]
+    assert [tables[line["table_id"]] for line in asked] == [((n,),) for n in (0.0, 1.0, 2.0) * 2]
