@@ -57,7 +57,7 @@ class Tabulate:
             raise InputError("save: expected it without wide, found both")
 
     def run(self) -> None:
-        sources = [(_name(source), read_runs(source)) for source in self.runs]
+        sources = [(x.absolute().name if x.is_dir() else x.stem, read_runs(x)) for x in self.runs]
         if self.wide:
             print(wide_table(sources, self.metrics, self.against), end="")
             return
@@ -212,10 +212,6 @@ def _place(objective: str, name: str) -> tuple[str, str, str]:
     annealed = re.sub(r", tau \d[^\s,]*", ", annealed", objective)
     rest = ", ".join(x for x in others if x not in gold)
     return rest, "supervised" if gold else annealed, ", ".join([objective, *gold])
-
-
-def _name(source: Path) -> str:
-    return source.absolute().name if source.is_dir() else source.stem
 
 
 def _listed(seeds: Iterable[int]) -> str:

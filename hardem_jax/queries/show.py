@@ -163,9 +163,10 @@ def find_queries(
         raise InputError("question: expected a question, found only blanks")
     check_choice(match, Match, "match")
     read = to_table(table)
-    # A `Table` has its cells as they are.
+    # A `Table` has its cells as they are; white space in those of others is collapsed.
     cells = _answer(answer, match, plain_cell if read is table else to_cell)
-    asked = TableQuestion("question", question, read, cells, match)
+    text = question if read is table else " ".join(question.split())
+    asked = TableQuestion("question", text, read, cells, match)
     found = query_question(asked, rules)
     return stored_queries(found, read, rules)
 

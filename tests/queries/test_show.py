@@ -67,6 +67,9 @@ def test_what_is_shown_of_queries():
     assert f"The first of {capped.size} queries." in str(capped)
     for answer in ("bo", ("BO",), iter(["Bo"])):
         assert find_queries(TABLE, "Who wears 8?", answer)[0] == bo[0]
+    cities = {"city": ["New  York", "Rome"], "n": [5, 6]}
+    spaced = find_queries(cities, "How many in New\u00a0York?", 5)
+    assert "SELECT n WHERE city = 'New York'" in [query.text for query in spaced]
 
 
 TYPED = {
