@@ -151,7 +151,7 @@ FIELDS = {
     "wikisql": (None, "question", None),
 }
 NO_WORD = "no word left in the question after normalisation"
-NO_NUMBERS = ("three", "12 yards", "12%", "nan", "inf", "1_000", "1,00", "--3", "٣", ".")
+NO_NUMBERS = ("three", "12 yards", "12%", "nan", "inf", "1_000", "1,00", "--3", "²", ".")
 OUTSIDE = "query for columns or operators that there are not"
 POOR = {
     "drop": [
