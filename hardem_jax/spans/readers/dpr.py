@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -49,7 +50,8 @@ def read_contexts(
     counts. ``require_answers=False`` keeps questions without an answer, for prediction.
     """
     for place, record, question in _questions(path, skips, require_answers):
-        ids: dict[Document, str] = {}  # those of the file need not differ
+        texts: dict[str, str] = {}  # by id; those of the file need not differ
+        seen: set[Document] = set()
         entries = get_field(record, "ctxs", list, place)
         if entries is None:
             raise lacks(record, "a list under 'ctxs'", place)
@@ -58,17 +60,17 @@ def read_contexts(
             document = _document(entry, f"{question.id}#{rank}", where, prepend_title)
             if not document.text.strip():
                 skips.warn(EMPTY_DOCUMENT, f"{question.id}: {document.id}")
-            elif document in ids:
+            elif document in seen:
                 skips.warn(REPEATED_PASSAGE, f"{question.id}: {document.id}")
             else:
+                seen.add(document)
                 id, number = document.id, rank
-                while id in ids.values():
+                while id in texts:
                     id, number = f"{question.id}#{number}", number + 1
-                ids[document] = id
-        if ids:
-            texts = tuple(Document(id, document.text) for document, id in ids.items())
-            golds = question.answers
-            yield ReadingExample(question.id, question.question, texts, distinct(golds), golds)
+                texts[id] = document.text
+        if texts:
+            passages, golds = tuple(itertools.starmap(Document, texts.items())), question.answers
+            yield ReadingExample(question.id, question.question, passages, distinct(golds), golds)
         else:
             skips.add(NO_DOCUMENT, question.id)
 
