@@ -12,7 +12,8 @@ every word of the document; all states advance by one word at a time, so after s
 the LCS of every span of k words.
 
 Words are separated by white space and compared in lower case. Z is in document order (by start,
-then by end), without duplicates, and every span contains a letter or digit.
+then by end), without duplicates, and every span shares a word that has a letter or digit with an
+answer: a common full stop says nothing.
 
 Example:
     >>> text = "Mark lives in Phoenix , Arizona . Nora loves phoenix ."
@@ -109,17 +110,16 @@ def enumerate_rouge_spans(
     words = [match.span() for match in _WORD.finditer(text)]
     offsets = np.array(words, np.int32).reshape(-1, 2)
     tokens = [text[start:end].lower() for start, end in words]
-    legal = _legal(tokens, rules.max_words)
     lengths = iter(lcs_lengths(tokens, list(itertools.chain(*golds)), rules.max_words))
     sizes = np.arange(1, rules.max_words + 1)[:, None]
     solutions = []
     for answers in golds:
-        scores = np.zeros(legal.shape)
+        scores = np.zeros((rules.max_words, len(tokens)))
         for answer in answers:
             # A single division, so that equal fractions give equal floats.
             f1 = 2.0 * next(lengths) / (sizes + len(answer))
-            np.maximum(scores, f1, out=scores)
-        solutions.append(_select(scores, legal, offsets, rules))
+            np.maximum(scores, f1, out=scores, where=_sharing(tokens, answer, rules.max_words))
+        solutions.append(_select(scores, offsets, rules))
     return solutions
 
 
@@ -188,21 +188,21 @@ def _advance(states: np.ndarray, masks: np.ndarray) -> None:
         np.bitwise_or(total, state - kept, out=state)
 
 
-def _legal(tokens: Sequence[str], max_words: int) -> np.ndarray:
-    """``[K, W]`` bool: whether k + 1 words from s on exist and have a letter or digit."""
+def _sharing(tokens: Sequence[str], answer: Sequence[str], max_words: int) -> np.ndarray:
+    """``[K, W]`` bool: whether k + 1 words from s on exist, one of them a word of the answer with a
+    letter or digit."""
     starts = np.arange(len(tokens))
-    is_word = np.array([bool(_LETTER_OR_DIGIT.search(token)) for token in tokens], bool)
-    # The first word from s on that contains a letter or digit.
-    first = np.minimum.accumulate(np.where(is_word, starts, len(tokens))[::-1])[::-1]
+    said = {word for word in answer if _LETTER_OR_DIGIT.search(word)}
+    # The first such word from s on.
+    found = np.where([token in said for token in tokens], starts, len(tokens))
+    first = np.minimum.accumulate(found[::-1])[::-1]
     last = starts + np.arange(max_words)[:, None]
     return (first <= last) & (last < len(tokens))
 
 
-def _select(
-    scores: np.ndarray, legal: np.ndarray, offsets: np.ndarray, rules: RougeRules
-) -> RougeSpans:
+def _select(scores: np.ndarray, offsets: np.ndarray, rules: RougeRules) -> RougeSpans:
     """Z of one question, given the F1 of every span, ``[K, W]``, and the places of the words."""
-    more, first = np.nonzero((scores >= rules.minimum) & legal)
+    more, first = np.nonzero(scores >= rules.minimum)
     scores = scores[more, first]
     ranked = np.lexsort((more, first, -scores))
     num_kept = min(rules.keep, len(scores))
