@@ -38,7 +38,7 @@ from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.mentions import enumerate_spans
 from hardem_jax.documents.windows import WINDOWS, Window, WindowConfig, alias_matchers, make_windows
-from hardem_jax.errors import InputError, check_unicode, require
+from hardem_jax.errors import LARGEST, InputError, check_unicode, require
 from hardem_jax.progress import counted
 from hardem_jax.settings import to_json
 from hardem_jax.words import split_words
@@ -56,6 +56,10 @@ FILTERED = with_help(
     "answer only in windows that TF-IDF left out", "keep more: --windows.max-windows"
 )
 CUT = with_help("answer cut by every window", "longer windows: --windows.max-tokens")
+NOT_IN_TOKENS = with_help(
+    "answer not in the tokens of a document",
+    "tokens that hold it say more (try another tokenizer), or no document has all of its texts",
+)
 #: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
 _NOT_RECORDED = {"out", "force", "processes", "tokenizer"}
 # Document of a window, its tokens and solutions, and the encoded window.
@@ -163,9 +167,7 @@ def prepare_split(
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
             for question, windows, reason in map_in_order(cut, unique, processes=processes):
                 if reason:
-                    missing = reason == NOT_IN_DOCUMENTS and question.golds
-                    note = f"{question.golds[0]!r:.60}" if missing else ""
-                    exclusions.add(reason, question.id, note)
+                    exclusions.add(*reason)
                     continue
                 writer.write(len(set_sizes), windows)
                 set_sizes.append(question.num_solutions)
@@ -241,30 +243,39 @@ class _WindowWriter:
 
 def _cut(
     example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig, keep: bool
-) -> tuple[Question, list[_Record], str | None]:
-    """Returns the question, its windows, and why it is unusable."""
+) -> tuple[Question, list[_Record], tuple[str, str, str] | None]:
+    """Returns the question, its windows, and why it is unusable, its id and the text missed."""
     windows = make_windows(example, tokenizer, config)
     question = Question(
         example.id, example.question, example.golds, _num_distinct_solutions(windows)
     )
     if not windows:
-        return question, [], NO_WORDS
+        return question, [], (NO_WORDS, example.id, "")
     if not question.num_solutions and not keep:
-        return question, [], _why_no_mention(example, tokenizer, config)
+        reason, text = _why_no_mention(example, tokenizer, config)
+        return question, [], (reason, example.id, text and f"{text!r:.60}")
     records = [(w.document, WINDOWS.sizes(w), WINDOWS.encode(w)) for w in windows]
     return question, records, None
 
 
-def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig) -> str:
+def _why_no_mention(
+    example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig
+) -> tuple[str, str]:
+    """The reason, and the text that is in no document."""
     every_window = dataclasses.replace(config, max_windows=None)
     if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
-        return FILTERED
-    if example.mentions is not None:  # whatever a search would find
-        return CUT if example.mentions else NOT_IN_DOCUMENTS
+        return FILTERED, ""
     words = [split_words(document.text) for document in example.documents]
-    matchers = alias_matchers(example.aliases, all_required=example.all_required)
-    in_text = all(any(len(enumerate_spans(own, matcher)) for own in words) for matcher in matchers)
-    return CUT if in_text else NOT_IN_DOCUMENTS
+    if example.mentions is None:  # otherwise it does not matter what a search would find
+        matchers = alias_matchers(example.aliases, all_required=example.all_required)
+        for matcher in matchers:
+            if not any(len(enumerate_spans(own, matcher)) for own in words):
+                return NOT_IN_DOCUMENTS, next(iter(matcher.aliases), "")
+    elif not example.mentions:
+        return NOT_IN_DOCUMENTS, next(iter(example.golds), "")
+    whole = dataclasses.replace(every_window, max_tokens=LARGEST)
+    found = _num_distinct_solutions(make_windows(example, tokenizer, whole))
+    return CUT if found else NOT_IN_TOKENS, ""
 
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:

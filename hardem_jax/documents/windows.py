@@ -29,7 +29,7 @@ from hardem_jax.documents.mentions import (
     trim_span,
 )
 from hardem_jax.errors import InputError, require
-from hardem_jax.words import search_terms, split_words, stands_alone
+from hardem_jax.words import search_terms, split_words, squad_form, stands_alone
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -252,8 +252,8 @@ def make_windows(
         true_mention = None
         if example.true_mention is not None and example.true_mention[0] == index:
             true_mention = trim_span(words, *example.true_mention[1:])
-        true_span = _to_tokens(document, np.array([true_mention])) if true_mention else None
-        mentions, owners = _by_place([_to_tokens(document, spans) for spans in by_text])
+        true_span = _to_tokens(text, document, np.array([true_mention])) if true_mention else None
+        mentions, owners = _by_place([_to_tokens(text, document, spans) for spans in by_text])
         for begin, end in _cut(len(document.ids), room - len(question), config.stride):
             inside = (mentions[:, 0] >= begin) & (mentions[:, 1] < end)
             # None, unless there are some of every text, and as many places as texts.
@@ -297,9 +297,9 @@ def _choice_tokens(
     choices: Sequence[str], encoded: Encoding, chosen: Collection[tuple[str, ...]]
 ) -> np.ndarray:
     """``[Z, 2]`` int32, first and last token of the choices whose forms are ``chosen``."""
-    own, start = [np.zeros((0, 2), np.int32)], 0
+    own, start, text = [np.zeros((0, 2), np.int32)], 0, " ".join(choices)
     for choice in choices:
-        tokens = _to_tokens(encoded, np.array([[start, start + len(choice)]]))
+        tokens = _to_tokens(text, encoded, np.array([[start, start + len(choice)]]))
         if not len(tokens):
             raise InputError(f"choices: expected words that the tokenizer keeps, found {choice!r}")
         if alias_forms(choice) in chosen:
@@ -318,13 +318,19 @@ def _cut(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
         begin += stride
 
 
-def _to_tokens(document: Encoding, mentions: np.ndarray) -> np.ndarray:
-    """Character spans ``[M, 2]`` as sorted inclusive token ranges, without duplicates."""
+def _to_tokens(text: str, document: Encoding, mentions: np.ndarray) -> np.ndarray:
+    """Character spans ``[M, 2]`` as sorted inclusive token ranges, without duplicates. A mention
+    inside of a token that says more, to the metrics, has none."""
     first = np.searchsorted(document.offsets[:, 1], mentions[:, 0], side="right")
     last = np.searchsorted(document.offsets[:, 0], mentions[:, 1], side="left") - 1
-    # A mention made of characters that the tokenizer drops covers no token at all.
-    spans = np.stack([first, last], axis=1)[first <= last]
-    return np.unique(spans, axis=0).astype(np.int32)
+    offsets = document.offsets
+    spans = [
+        (i, j)
+        for i, j, (start, end) in zip(first, last, mentions, strict=True)
+        # A mention made of characters that the tokenizer drops covers no token at all.
+        if i <= j and not squad_form(text[offsets[i, 0] : start] + text[end : offsets[j, 1]])
+    ]
+    return np.unique(np.array(spans, np.int32).reshape(-1, 2), axis=0)
 
 
 def _by_place(by_text: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from hardem_jax.documents.prepared import (
     CUT,
     FILTERED,
     NOT_IN_DOCUMENTS,
+    NOT_IN_TOKENS,
     Concatenated,
     PreparedSplit,
     _num_distinct_solutions,
@@ -108,11 +109,22 @@ def test_why_an_answer_is_not_found(tmp_path, tokenizer):
             # Only the windows at the end have the answer; all are as unlike the question.
             example(5, "c c c c c c c c c c c c b"),
             example(6, f"c {long} c", alias=long),
+            example(7, "c b_c"),  # a single token
+            required(8, "b a", "c b c"),
+            required(9, "a", "b c"),
         ],
         config=config,
     )
-    assert exclusions.left_out == [("q4", NOT_IN_DOCUMENTS), ("q5", FILTERED), ("q6", CUT)]
-    assert meta["counts"]["examples read"] == 4
+    reasons = [NOT_IN_DOCUMENTS, FILTERED, CUT, NOT_IN_TOKENS, NOT_IN_TOKENS, NOT_IN_DOCUMENTS]
+    assert [reason for _, reason in exclusions.left_out] == reasons
+    assert exclusions.ids(NOT_IN_DOCUMENTS) == ("q4: 'b'", "q9: 'who'")
+    assert meta["counts"]["examples read"] == 7
+
+
+def required(number, *texts):
+    documents = tuple(Document("d", text) for text in texts)
+    aliases = ("a", "c") if number == 8 else ("a", "who", "d")
+    return ReadingExample(f"q{number}", "who", documents, aliases, aliases, all_required=True)
 
 
 def test_a_file_that_gives_no_mention_has_none_that_was_cut(tmp_path, tokenizer):

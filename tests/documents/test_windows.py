@@ -50,6 +50,14 @@ def test_one_short_document_is_one_window(tokenizer):
     assert window.true_solution == -1
 
 
+@pytest.mark.parametrize("joined", ["Bo✓", "✓Bo", "e✓Bo✓e"])
+def test_a_token_that_says_more_than_the_answer_is_no_solution(tokenizer, joined):
+    # A wordpiece tokenizer has one unknown token for all that an unknown character joins.
+    [window] = make_windows(example(f"{joined} Bo"), tokenizer, SMALL)
+    [(first, last)] = window.solutions
+    assert window.text[: len(joined)] == joined and window.span_text(first, last) == "Bo"
+
+
 CHOICES = dataclasses.replace(SMALL, max_tokens=28, choices=("yes", "No", "unknown"))
 
 
