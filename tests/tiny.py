@@ -160,7 +160,8 @@ def write_squad_layout(file: Path, *, questions: int = 24) -> Path:
         answer = {"text": person, "answer_start": context.index(f"{person} lives")}
         question = {"id": f"q{i}", "question": f"Who lives in {place}?", "answers": [answer]}
         paragraphs.append({"context": context, "qas": [question]})
-    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    articles = [{"title": "t", "paragraphs": paragraphs}]
+    file.write_text(json.dumps({"authors": ["x"], "data": articles}))
     return file
 
 

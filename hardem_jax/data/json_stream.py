@@ -171,12 +171,14 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
             _require_list(path, key)  # raises a more specific error
 
 
-def first_list(path: PathLike) -> str:
-    """The keys, joined by dots, that lead to the first list in a file, which tells layouts apart;
-    "" if there is none, the value is a list itself, or it is broken."""
+def first_list(path: PathLike, name: str | None = None) -> str:
+    """The keys, joined by dots, that lead to the first list in a file, or to the list of that name,
+    which tells layouts apart; "" if there is none, the value is a list itself, or it is broken."""
     try:
         for keys, event, _ in json_events(path):
-            if event == "start_array" or (event == "end_map" and not keys):
+            if event == "start_array" and (name in (None, keys) or not keys):
+                return keys
+            if event == "end_map" and not keys:
                 return keys
     except (ijson.JSONError, UnicodeDecodeError):  # who reads all of it says where
         return ""

@@ -156,7 +156,7 @@ def _csv(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _json(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
-    if first_list(path) == "data":
+    if first_list(path, "data"):
         for index, row in iter_json_items(path, "data"):
             yield f"{path}: item {index} of 'data'", row
     elif first_character(path) == b"{":  # NaN, as Python and pandas write it, is a missing value

@@ -42,7 +42,7 @@ class PrepareFile(PrepareCommand):
         """``layout``, or the one that the file has: only SQuAD's has a list of paragraphs."""
         if self.layout is not None:
             return self.layout
-        if first_list(self.file) != "data":
+        if not first_list(self.file, "data"):
             return "rows"
         _, article = next(iter_json_items(self.file, "data"), (0, {}))
         return "squad" if not article or "paragraphs" in article else "rows"

@@ -56,13 +56,14 @@ def score(
 
     Args:
         predictions: question id -> predicted answer text, "" where there is none.
-        golds: question id -> accepted answer texts; ``[""]`` where there is none.
+        golds: question id -> accepted answer texts; ``[""]`` where there is none, nothing where it
+            is not known.
 
     Returns:
         In percent, `exact` and `f1` of all questions, and where there are such questions
-        `HasAns_exact` and `HasAns_f1` of those with an answer, `NoAns_exact` and `NoAns_f1` of the
-        others; counts `questions`, `missing` (questions without a prediction, which score 0) and
-        `unknown` (predictions for other questions).
+        `HasAns_exact` and `HasAns_f1` of those with an answer, `NoAns_exact` and `NoAns_f1` of
+        those without; counts `questions`, `missing` (questions without a prediction, which score 0)
+        and `unknown` (predictions for other questions).
 
     Raises:
         InputError: `golds` is empty.
@@ -71,7 +72,7 @@ def score(
     whole = corpus_score(exact_match, f1, predictions, golds)
     scores = {"exact": whole.pop("em"), "f1": whole.pop("f1")}
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
-        part = {id: texts for id, texts in golds.items() if has_answer(texts) == wanted}
+        part = {id: own for id, own in golds.items() if own and has_answer(own) == wanted}
         if part:
             own = corpus_score(exact_match, f1, predictions, part)
             scores |= {f"{prefix}_exact": own["em"], f"{prefix}_f1": own["f1"]}
