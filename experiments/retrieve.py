@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -195,17 +195,19 @@ class Join:
         skips = ExclusionCounts()
         asked = self._asked(run, skips)
         named = {id: None for key, _ in asked for id, _ in run[key]}
-        read = read_passages(self.passages, skips=ExclusionCounts(), only=named)
+        lost = ExclusionCounts()
+        read = read_passages(self.passages, skips=lost, only=named)
         texts = {passage.id: (passage.title, passage.text) for passage in counted(read, "passages")}
         missing = [id for id in named if id not in texts]
-        few = ", ".join(printable(id) for id in missing[:3]) + ", ..." * (len(missing) > 3)
         what = f"passages that {self.ranking.name} names"
         if missing and not texts:
-            expected = f"expected {what}, such as {few}"
+            expected = f"expected {what}, such as {_few(missing)}"
             raise InputError(f"{self.passages}: {expected}, found none of {len(named)}")
         if missing:
             count = f"{len(missing)} of {len(named)}"
-            print(f"{count} {what} are not in {self.passages.name}: {few}")
+            print(f"{count} {what} are not in {self.passages.name}: {_few(missing)}")
+        if lost.total:
+            print(f"{self.passages.name}: {lost.one_line()}")
         found = (
             (question, [Passage(id, *texts[id], score) for id, score in run[key] if id in texts])
             for key, question in asked
@@ -232,15 +234,26 @@ class Join:
                 f"{self.ranking}: expected the ids of questions in {self.questions}, found "
                 f"{next(iter(run))!r} and others (--lines-from 0 or 1 if they count its questions)"
             )
+        count = len(asked) + len(absent) + len(skips.left_out)
+        ids = {key for key, _ in (*asked, *absent)} | {id for id, _ in skips.left_out}
+        if (first := self.lines_from) is not None:
+            ids = set(map(str, range(first, first + count)))
+        if unknown := [id for id in run if id not in ids]:
+            what = f"{len(unknown)} of {len(run)} questions of {self.ranking.name}"
+            print(f"{what} are not in {self.questions.name}: {_few(unknown)}")
         for _, question in absent:
             skips.add(NOT_IN_RUN, question.id)
         return asked
 
 
+def _few(ids: Sequence[str]) -> str:
+    return ", ".join(map(printable, ids[:3])) + ", ..." * (len(ids) > 3)
+
+
 class _Results:
     """Counts statistics of questions and their passages on the way. A passage mentions an answer if
-    its words are in it, as for Z. So 1 - recall@n is the share of questions without a solution in
-    the first n passages."""
+    its words are in it. Z takes a little more ("1,000" for "1000"), so 1 - recall@n is at least the
+    share of questions without a solution in the first n passages."""
 
     def __init__(self, file: Path, depth: int, skips: ExclusionCounts):
         self._file, self._depth, self._skips = file, depth, skips

@@ -158,8 +158,8 @@ class Evaluate(EvaluateCommand):
             the evaluators of SQuAD and TriviaQA read (ids in TriviaQA's web domain are
             ``QuestionId--Filename``).
         nbest: write the best answers to each question here, as a JSON object from question id to a
-            list of objects: ``text``, ``probability``, ``document``, counted from 0 in the order of
-            the source, and ``start`` and ``end``, its characters there; null for a choice.
+            list of objects: ``text``, ``probability``, ``document``, counted from 0 among those
+            that `prepare` kept, and ``start`` and ``end``, its characters there; null for a choice.
         top: answers to each question in ``nbest``.
         scope: what spans compete in, see `SpanInference`; None for that of the run.
         joint: with scope "window", rank by P(window has the answer) * P(span), see `SpanInference`;
@@ -199,6 +199,10 @@ class Evaluate(EvaluateCommand):
 
         data: Any = super().open()
         data = data.from_documents(self.num_documents)
+        most = int(data.places[:, 1].max()) + 1
+        if self.sweep and max(self.sweep) > most:
+            expected = f"expected at most {most}, the documents that are read"
+            raise InputError(f"--sweep: {expected}, found {max(self.sweep)}")
         if self.na_prob_file is not None or self.no_answer_threshold is not None:
             _check_offers_unknown(choices(data.window_sizes), str(self.data))
         return data

@@ -56,8 +56,8 @@ class SpanInference:
 
     Attributes:
         max_answer_tokens: longest answer in tokens (released code: 10).
-        whole_words: answer with whole words and numbers only, as every z is; otherwise a span may
-            begin and end at any token, also inside a word.
+        whole_words: answer with whole words and numbers only, as every z is, but for those that the
+            edge of a window cuts; otherwise with any tokens, also from inside of a word.
         top: spans kept per window, or ``keep`` if that is more.
         batch_size: windows read at once.
         scope: what spans compete in. "window" (the paper): the selector chooses a window, and the

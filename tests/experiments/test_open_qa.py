@@ -74,6 +74,9 @@ def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
     call(*command, "--num-documents", 1)
     alone = commands.evaluation(capsys.readouterr().out)["scores"]
     assert alone["em"] == scores["em n=1"]
+    for num, most in ((("--num-documents", 1), 1), ((), 2)):
+        line = fails(capsys, *command, *num, "--sweep", 1, 3)
+        assert f"--sweep: expected at most {most}, the documents that are read, found 3" in line
 
 
 def test_predictions_are_what_the_official_evaluators_read(root, tmp_path):

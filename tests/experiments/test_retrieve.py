@@ -150,6 +150,7 @@ def test_a_run_of_others_is_joined_and_prepared(joined, tmp_path, capsys):
     out = tmp_path / "dev.jsonl"
     call(retrieve, *joined, "--out", out, "--lines-from", 0)
     said = capsys.readouterr().out
+    assert "1 of 4 questions of run.trec are not in NQ-open.dev.jsonl: 9\n" in said
     assert "2 of 5 passages that run.trec names are not in psgs.tsv.gz: gone, lost\n" in said
     assert "50.0 %" in said and "100.0 %" in said  # recall of the two questions at 1 and 100
     records = {}
@@ -180,6 +181,11 @@ def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):
     out = ("--out", tmp_path / "a.jsonl")
     line = fails(retrieve, capsys, *joined, *out)
     assert "found '0' and others (--lines-from 0 or 1 if they count its questions)" in line
+    save(tmp_path / "psgs.tsv.gz", [("lost", "A poem.", "x"), ("lost", "", "x")])
+    call(retrieve, *joined, "--out", tmp_path / "b.jsonl", "--lines-from", 1)
+    said = capsys.readouterr().out
+    assert "2 of 4 questions of run.trec are not in NQ-open.dev.jsonl: 0, 9\n" in said
+    assert "psgs.tsv.gz: 1 example left out; empty document: 1 (lost)\n" in said
     save(tmp_path / "psgs.tsv.gz", [("7", "another", "x")])
     line = fails(retrieve, capsys, *joined, *out, "--lines-from", 0)
     assert "expected passages that run.trec names, such as p1, p0, p2, ..., found none of 5" in line

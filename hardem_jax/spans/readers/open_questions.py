@@ -12,7 +12,9 @@ same questions (Karpukhin et al., 2020) in files named `.csv` or `.tsv`.
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +129,10 @@ def split_answers(text: str) -> tuple[str, ...]:
     inner = text.strip()
     if not (inner.startswith("[") and inner.endswith("]")):
         return (text,)
+    for parse in (json.loads, ast.literal_eval):  # if it did not lose them
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            if all(isinstance(item, str | int | float) for item in parse(inner)):
+                return tuple(map(str, parse(inner)))
     items: list[str] = []
     waiting = ""
     for piece in inner[1:-1].split(", "):

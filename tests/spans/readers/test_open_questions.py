@@ -86,7 +86,10 @@ def test_an_answer_that_is_no_list_is_warned_of(read):
         ("['a, b, c', 'd', Lord 's]", ("a, b, c", "d", "Lord 's")),
         ("['Twas Night, 'pub']", ("'Twas Night", "pub")),
         ("[plain]", ("plain",)),
-        ("[]", ("",)),
+        ('["Homer", "Lord \'s, a"]', ("Homer", "Lord 's, a")),  # JSON
+        ("[1, 2.5]", ("1", "2.5")),
+        ("['a', \"Lord 's\"]", ("a", "Lord 's")),  # as Python writes it
+        ("[]", ()),
     ],
 )
 def test_lists_written_as_strings_are_taken_apart(text, items):
