@@ -59,14 +59,10 @@ class Dataset:
     strip: bool = False
 
 
-def _dataset(content: dict[str, Any]) -> Dataset:
-    sources = tuple(Source(**source) for source in content.pop("sources"))
-    return Dataset(sources=sources, **content)
-
-
 _CONTENT = Path(__file__).with_name("catalog.toml").read_text("utf-8")
 DATASETS: Mapping[str, Dataset] = {
-    name: _dataset(content) for name, content in tomllib.loads(_CONTENT).items()
+    name: Dataset(sources=tuple(Source(**source) for source in content.pop("sources")), **content)
+    for name, content in tomllib.loads(_CONTENT).items()
 }
 
 

@@ -127,9 +127,8 @@ class SetSizes(queries.Compare):
                 f"expected {max(count, 1)} questions with a Z of {max(self.targets):g} on average, "
                 f"found {len(sizes)} with up to {max(sizes, default=0)}"
             )
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         of_compare = {field.name for field in dataclasses.fields(Compare)}
-        shared = {name: own[name] for name in own.keys() & of_compare}
+        shared = {name: value for name, value in vars(self).items() if name in of_compare}
         cells = {}
         for target in self.targets:
             subset = sizes[neighbours(sizes, target, count, seed=self.subset_seed)]

@@ -51,11 +51,8 @@ class Run:
 
     def named(self) -> dict[str, Any]:
         """As JSON holds it."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields | {
-            "knobs": dataclasses.asdict(self.knobs),
-            "objective": label(self.objective),
-        }
+        knobs = dataclasses.asdict(self.knobs)
+        return vars(self) | {"knobs": knobs, "objective": label(self.objective)}
 
 
 def make(run: Run) -> dict[str, Any]:

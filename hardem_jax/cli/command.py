@@ -158,7 +158,7 @@ def _of_file(kind: type, file: Path) -> Any:
 @contextlib.contextmanager
 def on_this_disk(command: Any) -> Iterator[Any]:
     """The command with local folders for those in buckets; uploads what it has written."""
-    values = _values(command)
+    values = vars(command) if dataclasses.is_dataclass(command) else {}
     # The flags that name a bucket, each with its path or paths.
     named = {
         name: value if isinstance(value, tuple) else (value,) for name, value in values.items()
@@ -192,11 +192,6 @@ def on_this_disk(command: Any) -> Iterator[Any]:
             found = tuple(local(name, path) for path in paths)
             changes[name] = found if isinstance(values[name], tuple) else found[0]
         yield dataclasses.replace(cast(Any, command), **changes)
-
-
-def _values(command: Any) -> dict[str, Any]:
-    fields = dataclasses.fields(command) if dataclasses.is_dataclass(command) else ()
-    return {field.name: getattr(command, field.name) for field in fields}
 
 
 def _in_bucket(value: Any) -> bool:

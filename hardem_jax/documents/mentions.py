@@ -74,15 +74,12 @@ class AliasMatcher:
         aliases: the strings that count as the answer; one of nothing but ASCII punctuation
             ("!!") matches nothing, and one of nothing but articles only the same letters.
 
-    Attributes:
-        num_aliases: number of aliases that differ in more than punctuation and case.
-
     Raises:
         TypeError: ``aliases`` is one string, or holds something that is not a string.
 
     Example:
-        >>> AliasMatcher(["The Beatles", "beatles!", "BEATLES"]).num_aliases
-        1
+        >>> list(AliasMatcher(["The Beatles", "beatles!", "Wings"]).by_first_word)
+        ['beatles', 'wings']
     """
 
     def __init__(self, aliases: Iterable[str]):
@@ -90,7 +87,6 @@ class AliasMatcher:
         #: What evaluators compare.
         self.evaluated = {alias: _form(alias) for alias in self.aliases}
         forms = [alias_forms(alias) for alias in self.aliases]
-        self.num_aliases = len(set(forms) - {()})
         shorter = [" ".join(form for form in own if form not in ARTICLES) for own in forms]
         changed = [new for new, own in zip(shorter, forms, strict=True) if new != " ".join(own)]
         #: Without letters that the metrics take for articles: "levels" of "A-levels".

@@ -169,7 +169,7 @@ def _example(
         return skips.add(EMPTY_QUESTION, question_id)
     if not passage.strip():
         return skips.add(EMPTY_DOCUMENT, question_id)
-    if not golds or not _filled(golds[0]):
+    if not golds or not any((golds[0]["number"], *golds[0]["date"].values(), golds[0]["spans"])):
         return skips.add(NO_ANSWER, question_id)
     number = golds[0]["number"]
     if not number:
@@ -212,7 +212,3 @@ def _number_text(answer: dict[str, Any], place: str) -> str:
         expected = "expected 'number' to be a string or a number"
         raise InputError(f"{place}: {expected}, found {json_type(number)}")
     return (get_field(answer, "number", str, place) or "").strip()
-
-
-def _filled(gold: dict[str, Any]) -> bool:
-    return bool(gold["number"] or any(gold["date"].values()) or gold["spans"])

@@ -93,7 +93,8 @@ def _numbers(column: Sequence[str]) -> list[float | int | None] | None:
         number, unit = _number(text), ""
         if number is None and (quantity := parse_quantity(text)) and not parse_date(text):
             unit = quantity[1].lower()
-            number = _number(text.partition(" ")[0]) if _is_unit(unit) else None
+            is_unit = unit == "%" or any(map(str.isalpha, unit))
+            number = _number(text.partition(" ")[0]) if is_unit else None
         if number is None:
             return None
         units.add(unit)
@@ -117,7 +118,3 @@ def _number(text: str) -> float | int | None:
     if match["sign"] in _MINUS:
         number = 0 - number  # avoids a negative zero
     return None if is_long and not -(2**63) <= number < 2**63 else number
-
-
-def _is_unit(word: str) -> bool:
-    return word == "%" or any(character.isalpha() for character in word)

@@ -123,7 +123,9 @@ def enumerate_equations(
     equations = equations[_reading_order(equations, table)]
     if rules.distinct_values:
         equations = equations[_first_per_value(equations, table)]
-    return np.concatenate([equations, _counts(answer, rules)])
+    counts = np.arange(-1 if rules.max_count is None else rules.max_count + 1)
+    counts = counts[_is_answer(counts, answer, rules)]
+    return np.concatenate([equations, _rows(counts, COUNT, -1, NONE)])
 
 
 def execute_equation(
@@ -223,11 +225,6 @@ def _pairs(table: NumberTable, answer: float, rules: EquationRules) -> Iterator[
             result = left * right if rules.is_product(o1, o2) else left + right
             n1, n2 = np.nonzero(allowed & _is_answer(result, answer, rules))
             yield _rows(n1 + start, o1, n2, o2)
-
-
-def _counts(answer: float, rules: EquationRules) -> np.ndarray:
-    counts = np.arange(-1 if rules.max_count is None else rules.max_count + 1)
-    return _rows(counts[_is_answer(counts, answer, rules)], COUNT, -1, NONE)
 
 
 def _is_answer(result: np.ndarray, answer: float, rules: EquationRules) -> np.ndarray:

@@ -231,19 +231,14 @@ def _clauses(group, base: int, rules: SqlRules):
     clauses = []
     for size in range(1, rules.max_conditions + 1):
         for chosen in itertools.combinations(group, size):
-            if mask := _joint_mask([condition for _, condition in chosen]):
+            # All are bound to the last value, for which different operators exclude one another.
+            if len({one.operator for _, one in chosen}) == 1 and (mask := chosen[-1][1].mask):
                 indices = [index for index, _ in chosen]
                 code = sum(p * base ** (size - 1 - i) for i, p in enumerate(indices))
                 # Shorter clauses sort later: they are followed by a later column, of higher index.
                 order = indices + [base] * (rules.max_conditions - size)
                 clauses.append((order, (size, code, mask)))
     return [clause for _, clause in sorted(clauses)]
-
-
-def _joint_mask(conditions: Sequence[SpanCondition]) -> int:
-    # All are bound to the last value, for which different operators exclude one another.
-    same = len({condition.operator for condition in conditions}) == 1
-    return conditions[-1].mask if same else 0
 
 
 def _affordable(merged: Sequence[Counter[tuple[int, int]]], rules: SqlRules) -> int:

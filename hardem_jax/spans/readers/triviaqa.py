@@ -194,7 +194,8 @@ def _examples(
         return
     place = f"{place} ({question_id})"
     question = get_field(record, "Question", str, place) or ""
-    golds = _golds(record, place)
+    answer = get_field(record, "Answer", dict, place) or {}
+    golds = _normalized(answer, place) + get_strings(answer, "HumanAnswers", place)
     aliases = distinct(golds)
     defect = None
     if not question.strip():
@@ -220,11 +221,6 @@ def _examples(
         skips.add(defect or NO_DOCUMENT, question_id)
     else:
         yield ReadingExample(question_id, question, tuple(documents), aliases, golds)
-
-
-def _golds(record: dict[str, Any], place: str) -> tuple[str, ...]:
-    answer = get_field(record, "Answer", dict, place) or {}
-    return _normalized(answer, place) + get_strings(answer, "HumanAnswers", place)
 
 
 def _answers_as_written(record: dict[str, Any], place: str) -> tuple[str, ...]:
