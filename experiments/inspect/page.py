@@ -135,8 +135,8 @@ def _question(
 
 def _places(view: View, texts: Sequence[str]) -> dict[int, int]:
     """Index in Z -> index in the view, which lacks what its model could not read."""
-    if len(view.solutions) == len(texts):
-        return {z: z for z in range(len(texts))}
+    if view.places or len(view.solutions) == len(texts):
+        return {z: place for place, z in enumerate(view.places or range(len(texts)))}
     free: dict[str, deque[int]] = defaultdict(deque)
     for place, text in enumerate(view.solutions):
         free[text].append(place)

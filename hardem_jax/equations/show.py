@@ -35,6 +35,7 @@ from hardem_jax.show.record import (
     count,
     everything,
     index_of,
+    places_in,
     uses,
 )
 
@@ -235,4 +236,5 @@ def _view(task: Any, question: NumericQuestion, read: Any, reading: Any) -> View
         probability=float(np.exp(reading.log_probs[0])) if found else 0.0,
         predicted=index_of(rows, reading.equations[0]) if found else -1,
         spans=[(int(n.source == "question"), *n.span) for n in best if n.span],
+        places=places_in(question.equations, rows),
     )

@@ -22,6 +22,7 @@ from hardem_jax.show.record import (
     View,
     everything,
     index_of,
+    places_in,
     uses,
 )
 from hardem_jax.tables.records import table_of
@@ -111,4 +112,5 @@ def _view(task: Any, data: Any, question: ProgramQuestion, reading: Any) -> View
         prediction="" if answer is None else answer.program.text(table.header),
         probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
         predicted=-1 if answer is None else index_of(reading.rows, np.array(answer.row)),
+        places=places_in(question.programs, reading.rows),
     )

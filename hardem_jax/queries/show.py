@@ -28,6 +28,7 @@ from hardem_jax.show.record import (
     count,
     everything,
     index_of,
+    places_in,
     uses,
 )
 from hardem_jax.tables.examples import Match, TableQuestion
@@ -258,8 +259,9 @@ def _view(task: Any, data: Any, question: QueryQuestion, read: Any, reading: Any
         answer=cells_text(question.answer),
         solutions=query_texts(question, rows, table),
         probabilities=np.exp(reading.solutions).tolist(),
-        true=-1 if gold is None else gold_in_solutions(known, gold),
+        true=next(iter(gold_in_solutions(known, gold)), -1) if gold else -1,
         prediction="" if answer is None else answer.query.text(table.header),
         probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
         predicted=-1 if answer is None else index_of(rows, answer.row),
+        places=places_in(question.queries, rows),
     )

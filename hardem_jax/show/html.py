@@ -28,9 +28,12 @@ _FOLD, _FOLD_WITHOUT, _KEEP = 800, 12_000, 240
 _LABELS = 3
 _LANES = 4
 
-# HTML has no characters for these: a picture of each control character, and "�" for half a pair.
+# HTML has no characters for these: a picture of each control character, and "�" for half a pair and
+# for controls of Latin-1, whose references HTML takes for those of Windows.
 _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"}
-_PICTURES |= {0x7F: "\u2421"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+_PICTURES |= {0x7F: "\u2421"} | dict.fromkeys(
+    [*range(0x80, 0xA0), *range(0xD800, 0xE000)], "\ufffd"
+)
 
 
 class Html(str):

@@ -149,11 +149,12 @@ class Record:
 class View:
     """What a model says about a question at one moment, as ``watched/<step>.json`` has it.
 
-    ``solutions`` are `Entry.line` of each z, in the order of Z, with their ``probabilities``;
-    ``true`` is the index of the true one, -1 if it is unknown or not there. ``prediction`` is the
-    text of the most likely solution of Z_tot with its ``probability`` and its index in Z,
-    ``predicted``, or -1. ``spans``, which the file lacks, are its parts of what is read: document,
-    first character and exclusive end.
+    ``solutions`` are `Entry.line` of each z that was read, in the order of Z, with their
+    ``probabilities`` and ``places`` in Z, () where texts tell them; ``true`` is the index of the
+    true one, -1 if it is unknown or not there. ``prediction`` is the text of the most likely
+    solution of Z_tot with its ``probability`` and its index in ``solutions``, ``predicted``, or -1.
+    ``spans``, which the file lacks, are its parts of what is read: document, first character and
+    exclusive end.
     """
 
     id: str
@@ -166,6 +167,7 @@ class View:
     probability: float
     predicted: int
     spans: Sequence[tuple[int, int, int]] = ()
+    places: Sequence[int] = ()
 
 
 def record_of_views(panels: Mapping[str, Mapping[int, View]]) -> Record:
@@ -252,6 +254,12 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 def index_of(rows: np.ndarray, row: np.ndarray) -> int:
     """Where a row is among others; -1 if nowhere."""
     return int(next(iter(np.flatnonzero((rows == row).all(axis=1))), -1))
+
+
+def places_in(rows: np.ndarray, read: np.ndarray) -> list[int]:
+    """Where the rows of a part are among all."""
+    places = {tuple(row): place for place, row in enumerate(rows.tolist())}
+    return [places[tuple(row)] for row in read.tolist()]
 
 
 _WIDTH = 60

@@ -70,7 +70,9 @@ def test_a_prediction_outside_of_z_says_where_its_numbers_are():
     said = EquationReading(other.equations, np.zeros(1), np.zeros(0), -1, np.zeros(1), -1)
     task, data = SimpleNamespace(rules=rules), SimpleNamespace(questions=[found])
     [view] = views(task, None, data, [one], [(0, said)])
-    assert view.predicted == -1
+    assert view.predicted == -1 and view.places == [0]
+    [view] = views(task, None, data, [other], [(0, said)])
+    assert view.predicted == 0 and view.places == [1]  # whose text is that of the first
     words = [(n, (PASSAGE, QUESTION)[n][a:b]) for n, a, b in view.spans]
     assert words == [(0, "41"), (1, "38")]
 

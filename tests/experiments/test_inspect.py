@@ -419,6 +419,14 @@ def test_few_solutions_of_many_are_the_likely_ones(tables):
     assert question["all"] == len(texts) and question["runs"][0]["5"]["z"] == 1
 
 
+def test_solutions_with_the_same_text_are_told_apart(tables):
+    source = opened(tables, 2)
+    view = View("t1", "?", "3", ["one"] * 2, [0.3, 0.2], -1, "", 0.1, -1, places=[2, 0])
+    run = RunViews("MML", Path("r"), {5: "best"}, {5: {1: Said(view)}})
+    [found] = record(source, [run], most=3)["questions"][1]["runs"]
+    assert found["5"]["p"] == [0.2, None, 0.3]
+
+
 def test_refusals(spans, tmp_path, capsys):
     out = tmp_path / "z.html"
     inspect(spans, "--out", out)

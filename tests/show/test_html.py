@@ -102,7 +102,7 @@ def test_candidates_and_what_was_not_read_are_no_marks():
     [
         ("a\x00b", "a\u2400b"),
         ("\x1b[31m", "\u241b[31m"),
-        ("\ud800", "\ufffd"),
+        ("\ud800\x85", "\ufffd\ufffd"),
         ("a\tb\n", "a\tb\n"),
         ("\"><script>alert(1)</script><img src=x onerror='alert(1)'>&amp;'", None),
     ],
