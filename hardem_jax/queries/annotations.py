@@ -36,17 +36,18 @@ def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.
     return row_of(query.select, query.aggregator, sorted(conditions))
 
 
-def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
-    """Where the annotated query is in Z: its first row with the same logical form; -1 if nowhere.
-    Conditions may be in any order. For measuring, never for training."""
+def gold_in_solutions(question: QueryQuestion, query: Query) -> list[int]:
+    """Where the annotated query is in Z: rows with the same logical form, which differ in mentions
+    of a value. Conditions may be in any order. For measuring, never for training."""
     head = query.select, query.aggregator, len(query.conditions)
     wanted = sorted(comparable_conditions(query))
+    places = []
     for place in np.flatnonzero((question.queries[:, :3] == head).all(1)).tolist():
         row = question.queries[place]
         found = Query.from_row(row, question.question, question.words)
         if sorted(comparable_conditions(found)) == wanted:
-            return place
-    return -1
+            places.append(place)
+    return places
 
 
 def annotated_queries(

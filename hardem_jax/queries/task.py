@@ -262,7 +262,7 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
         else:
             assert reading.decoded is not None
             rows = reading.decoded
-        for row in rows:
+        for row in rows[rows[:, 0] >= 0]:  # there may be fewer than were asked for
             log_prob = scores.log_prob(row)
             if log_prob > -np.inf or decoding == "greedy":
                 query = Query.from_row(row, text, words)
@@ -298,11 +298,11 @@ class QueryTask(TableTask[QueryQuestions, QueryReading, list[QueryAnswer | None]
         outcomes = {}
         if self.is_correct(question, answer):
             outcomes["annotated if right"] = logical_form_match(answer.query, gold)
-        place = gold_in_solutions(question, gold)
-        outcomes["gold in Z"] = place >= 0
+        places = gold_in_solutions(question, gold)
+        outcomes["gold in Z"] = bool(places)
         # The Z of a cut input may lack queries; ranks count only where it is whole.
-        if place >= 0 and len(reading.solutions) == len(question.queries):
-            rank = int(np.sum(reading.solutions > reading.solutions[place]))
+        if places and len(reading.solutions) == len(question.queries):
+            rank = int(np.sum(reading.solutions > max(reading.solutions[places])))
             outcomes |= {f"hit@{limit}": rank < limit for limit in HITS}
         return outcomes
 

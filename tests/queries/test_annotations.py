@@ -15,7 +15,7 @@ from hardem_jax.queries.annotations import (
 from hardem_jax.queries.metrics import logical_form_match
 from hardem_jax.queries.readers import read_answers
 from hardem_jax.queries.records import query_question
-from hardem_jax.queries.solutions.types import ROW_WIDTH, Condition, Query, SqlRules
+from hardem_jax.queries.solutions.types import Condition, Query, SqlRules
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.table import Table
 
@@ -47,12 +47,12 @@ def found(text=TEXT, answer=("ann",), table=TABLE, **rules):
 )
 def test_a_query_is_in_z_or_it_is_not(query, there):
     question = found()
-    place = gold_in_solutions(question, query)
-    assert (place >= 0) == there
+    places = gold_in_solutions(question, query)
+    assert bool(places) == there
     rows = [Query.from_row(row, TEXT, question.words) for row in question.queries]
     same = [logical_form_match(other, query) for other in rows]
-    assert not there or same.index(True) == place
-    assert gold_in_solutions(found(answer=("nobody",)), query) == -1
+    assert not there or same.index(True) == places[0]
+    assert gold_in_solutions(found(answer=("nobody",)), query) == []
 
 
 UNUSED = [-1] * 4
@@ -74,7 +74,7 @@ def test_an_annotated_query_is_a_row_of_z(query, row):
     assert made.tolist() == row and made.dtype == np.int16
     assert logical_form_match(Query.from_row(made, TEXT, question.words), query)
     supervised = dataclasses.replace(question, queries=made[None])
-    assert gold_in_solutions(supervised, query) == 0
+    assert gold_in_solutions(supervised, query) == [0]
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_real_annotations_are_in_z_and_spans_of_their_question(shared_dir):
     asked = list(read_answers(shared_dir / "data" / "wikisql", "dev", skips=skips))
     for example in asked:
         question = query_question(example, rules)
-        place = gold_in_solutions(question, example.query)
+        places = gold_in_solutions(question, example.query)
         row = annotated_row(question, example.query, rules)
-        in_z += place >= 0
+        in_z += bool(places)
         rows += not isinstance(row, str)
-        if place >= 0 and not isinstance(row, str):
-            assert row.shape == (ROW_WIDTH,) and row.tolist() == question.queries[place].tolist()
+        if places and not isinstance(row, str):
+            assert row.tolist() == question.queries[places[0]].tolist()
     assert min(in_z, rows) >= 0.97 * len(asked) > 400

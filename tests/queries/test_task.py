@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hardem_jax.queries.annotations import gold_in_solutions
 from hardem_jax.queries.config import QueryInference
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.examples import QueryQuestion
@@ -124,6 +125,25 @@ def test_the_answer_is_a_query_that_training_could_have_shown():
     assert within.query.conditions in [(Condition(1, o, "7"),) for o in range(3)]
     assert decoded(model, "query").query.aggregator == 1
     assert within.log_prob < free.log_prob < 0
+    # Fewer than are asked for.
+    task = QueryTask(QueryInference(decoding="well-formed", top=30), SqlRules(max_conditions=0))
+    found = distribution({name: jnp.asarray(table)[None] for name, table in model.items()})
+    out = task.decode(found, {"solutions": jnp.asarray(question().queries)[None]})
+    out = {name: np.asarray(table[0]) for name, table in out.items()}
+    reading = task.reading(None, 0, out, {"solutions_where": slice(None)})
+    assert len(list(task.answers(question(), TABLE, reading))) == 12
+
+
+def test_each_mention_of_a_value_makes_the_annotated_query():
+    asked = query_question(TableQuestion("q", "7 has 7", TABLE, ("ann",)), RULES)
+    gold = Query(0, 0, (Condition(1, 0, "7"),))
+    task = QueryTask(QueryInference(), RULES)
+    data = QueryQuestions(questions=[asked], tables={TABLE.id: TABLE}, golds={"q": gold})
+    first, second = gold_in_solutions(asked, gold)
+    solutions = np.full(len(asked.queries), -3.0)
+    solutions[[first, second]] = -9, -1
+    reading = task.reading(None, 0, {**logits(), "solutions": solutions}, {"solutions_where": ...})
+    assert task.more_outcomes(data, asked, reading, None)["hit@1"]
 
 
 def test_the_most_likely_result_has_the_most_probability_together():
