@@ -53,6 +53,8 @@ class Tabulate:
     wide: bool = False
 
     def __post_init__(self) -> None:
+        if not self.runs:
+            raise InputError("runs: expected at least one folder or file, found none")
         if self.wide and self.save is not None:
             raise InputError("save: expected it without wide, found both")
 
@@ -188,10 +190,10 @@ def wide_table(
     for name, row in found.items():
         run = next(iter(next(iter(row.values())).values()))
         if not (having := [x for x in metrics or run.by_question if x in run.by_question]):
-            known = ", ".join(run.by_question)
+            known = ", ".join(run.by_question) or "the scores of single questions"
             raise InputError(f"{name}: metrics: expected one of {known}, found none of them")
         metric, seeds = having[0], max(map(sorted, row.values()), key=len)
-        facts = [run.settings["loop.num_steps"], metric, str(len(run.by_question[metric]))]
+        facts = [run.settings.get("loop.num_steps", ""), metric, str(len(run.by_question[metric]))]
         lines.append([name, *facts, _listed(seeds)])
         below = [f"... - {against}", "", "", "", ""]
         for column in columns:

@@ -67,8 +67,9 @@ class Evaluate(EvaluateOnBuild):
     Attributes:
         predictions: write the answers here, as one JSON list in the order of the questions.
         decoding: how answers are read off, if not as in the run.
-        normalize: what P(z | x) sums to 1 over, if not as in the run. Answers do not depend on
-            it; the shares of improbable solutions do.
+        normalize: what P(z | x) sums to 1 over, if not as in the run. A tagger's answers do not
+            depend on it; NAQANet's may, as equations compete with counts; and the shares of
+            improbable solutions do.
     """
 
     TASK = "equations"

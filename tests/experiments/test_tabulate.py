@@ -166,7 +166,7 @@ def test_wide_tables_refuse_what_they_cannot_place():
     with pytest.raises(InputError, match="against: expected one of Hard EM, annealed, found 'MML'"):
         wide_table([("drop", both[:1])], against="MML")
     with pytest.raises(InputError, match="save: expected it without wide"):
-        Tabulate(runs=(), save=Path("all.jsonl"), wide=True)
+        Tabulate(runs=(Path("a"),), save=Path("all.jsonl"), wide=True)
 
 
 def test_sources_of_one_name_are_all_tabulated(tmp_path, capsys):
@@ -225,6 +225,11 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
         table(rows([finished(), short]), ["em"], against="MML")
     with pytest.raises(InputError, match=r"expected one of em, f1, hit@1, found 'rouge'"):
         table(rows([finished()]), ["rouge"])
+    with pytest.raises(InputError, match="runs: expected at least one folder or file, found none"):
+        Tabulate(runs=())
+    plain = [("a", [dataclasses.replace(finished(), by_question={}, settings={})])]
+    with pytest.raises(InputError, match="one of the scores of single questions, found none"):
+        wide_table(plain)
     with pytest.raises(InputError, match="against: expected one of MML, found 'mml'"):
         table(rows([finished()]), against="mml")
     with pytest.raises(InputError, match="that compare wrote, or a file from --save.*found none"):

@@ -233,7 +233,8 @@ class _Scanner:
         if self._joined(at, _SLASH):
             small = _AT_MOST_99.fullmatch(token.form) and _AT_MOST_99.fullmatch(other.form)
             # A third number makes it a date.
-            if small and token.value < other.value and not self._joined(at + 1, _SLASH):
+            alone = not self._joined(at + 1, _SLASH) and not (at and self._joined(at - 1, _SLASH))
+            if small and token.value < other.value and alone:
                 return 2, token.value / other.value
         parts = PARTS if token.value == 1 else PLURAL_PARTS
         if token.form in CARDINALS and token.value and other.form in parts and self._joined(at):

@@ -48,6 +48,7 @@ def pairs(text, config):
         ("3½, 3 1/2, 3 ½", [3, 1, 2], {"fractions": True}, [3.5, 3.5, 3.5]),
         ("1/2", [1, 2], {"fractions": True}, [0.5]),
         ("1/2/1990, 5/2, 1990/91", [1, 2, 1990, 5, 2, 1990, 91], {"fractions": True}, ...),
+        ("25/5/12, 1990/5/12", [25, 5, 12, 1990, 5, 12], {"fractions": True}, ...),
     ],
 )
 def test_options(text, default, options, with_options):
