@@ -177,8 +177,7 @@ def test_no_task_imports_another_and_no_shared_room_a_task():
 
 
 def test_no_files_import_each_other_in_a_circle():
-    sources = project_sources()
-    assert circle(sources) == []
+    assert circle(project_sources()) == []
 
 
 def circle(sources: dict[str, str]) -> list[str]:

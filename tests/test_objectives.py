@@ -183,8 +183,7 @@ def test_weights_say_what_an_objective_trusts_in_both_layouts():
     assert_allclose(weights(MML(), log_probs[where], **rows), of_row[where], rtol=1e-5)
     step_0, step_1 = (weights(HardEM(tau=1), log_probs, step=step) for step in (0, 1))
     assert (step_0 != step_1).any()
-    confident = ThresholdedHardEM(alpha=0.35)
-    assert_array_equal(weights(confident, log_probs).sum(-1), [0, 1])
+    assert_array_equal(weights(ThresholdedHardEM(alpha=0.35), log_probs).sum(-1), [0, 1])
 
 
 def test_the_share_of_questions_kept():
@@ -194,8 +193,7 @@ def test_the_share_of_questions_kept():
     for step, share in (9, 2 / 3), (10, 2 / 3), (20, 1.0):
         metrics = objective(log_probs, step=step, key=None, where=where)[1]
         assert_allclose(metrics["kept"], share, rtol=1e-6)
-    none = objective(log_probs, step=0, key=None, where=where & False)[1]
-    assert none["kept"] == 0
+    assert objective(log_probs, step=0, key=None, where=where & False)[1]["kept"] == 0
 
 
 def test_a_label_names_what_is_not_default():

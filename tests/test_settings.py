@@ -43,8 +43,7 @@ class Train:
     ],
 )
 def test_configurations_come_back(config):
-    content = json.loads(json.dumps(to_json(config)))
-    assert from_json(Train, content, "x") == config
+    assert from_json(Train, json.loads(json.dumps(to_json(config))), "x") == config
 
 
 def test_an_integer_is_a_number_and_a_path_a_path():

@@ -100,12 +100,7 @@ class SelfAttention(nnx.Module):
 
 
 def dense(
-    inputs: int,
-    outputs: int,
-    *,
-    rngs: nnx.Rngs,
-    dtype: DTypeLike = jnp.float32,
-    **options: Any,
+    inputs: int, outputs: int, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32, **options: Any
 ) -> Linear:
     """A dense layer with the initial values of `KERNEL_INIT`."""
     return Linear(inputs, outputs, kernel_init=KERNEL_INIT, dtype=dtype, rngs=rngs, **options)

@@ -340,11 +340,7 @@ ARCHITECTURE = Architecture(
     class_name="ModernBertModel",
     config=ModernBertConfig,
     encoder=ModernBert,
-    weights=WeightTable(
-        _TENSORS,
-        prefix="model.",
-        ignored=r"head\..*|decoder\..*",
-    ),
+    weights=WeightTable(_TENSORS, prefix="model.", ignored=r"head\..*|decoder\..*"),
     config_keys={
         **{field.name: field.name for field in dataclasses.fields(ModernBertConfig)},
         "global_every": "global_attn_every_n_layers",

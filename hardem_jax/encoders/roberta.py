@@ -70,9 +70,7 @@ ARCHITECTURE = Architecture(
     config=RobertaConfig,
     encoder=Roberta,
     weights=WeightTable(
-        TENSORS,
-        prefix="roberta.",
-        ignored=r"pooler\..*|lm_head\..*|embeddings\.position_ids",
+        TENSORS, prefix="roberta.", ignored=r"pooler\..*|lm_head\..*|embeddings\.position_ids"
     ),
     config_keys={**CONFIG_KEYS, "pad_token_id": "pad_token_id"},
     # For the rest, Hugging Face's defaults differ from published checkpoints.

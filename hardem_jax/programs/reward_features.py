@@ -69,35 +69,16 @@ def program_features(programs: Array, cues: Array, batch: Mapping[str, Array]) -
     number = (select >= 0) & (select % len(PARTS) >= len(TEXT_PARTS))
     about = chosen[..., 0] // len(PARTS) == (select // len(PARTS))[..., None]
     about = jnp.any(there & about & (select >= 0)[..., None], axis=-1)
+    about, number = (x[..., None].astype(jnp.float32) for x in (about, number))
     used = jnp.sum(programs[..., 1:3] >= 0, axis=-1)
-    return jnp.concatenate(
-        [
-            crossed(
-                jnp.concatenate(
-                    [*decisions, number[..., None].astype(jnp.float32), operators], axis=-1
-                ),
-                cues,
-            ),
-            jax.nn.one_hot(jnp.asarray(_NUM_LINKS)[place], 3),
-            jax.nn.one_hot(used, 3),
-            *fields,
-            link_facts,
-            about[..., None].astype(jnp.float32),
-        ],
-        axis=-1,
-    )
+    counts = [jax.nn.one_hot(n, 3) for n in (jnp.asarray(_NUM_LINKS)[place], used)]
+    with_cues = crossed(jnp.concatenate([*decisions, number, operators], axis=-1), cues)
+    return jnp.concatenate([with_cues, *counts, *fields, link_facts, about], axis=-1)
 
 
+_MODIFIERS = ["no modifier" if name == "none" else name for name in MODIFIERS]
 PROGRAM_FEATURES = (
-    *crossed_names(
-        [
-            *RESULTS,
-            *("no modifier" if name == "none" else name for name in MODIFIERS),
-            *CONNECTIVES,
-            "number",
-            *LINK_OPERATORS,
-        ]
-    ),
+    *crossed_names([*RESULTS, *_MODIFIERS, *CONNECTIVES, "number", *LINK_OPERATORS]),
     *(f"{count} {kind}" for kind in ("links", "fields") for count in range(3)),
     *(f"{slot}: {fact}" for slot in ("select", "modify") for fact in _FIELD_FACTS),
     *(f"links: {fact}" for fact in _LINK_FACTS),

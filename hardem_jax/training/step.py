@@ -51,13 +51,7 @@ class LossFn(Protocol):
     """
 
     def __call__(
-        self,
-        params: Any,
-        batch: Any,
-        *,
-        step: jax.Array,
-        key: jax.Array,
-        dropout_key: jax.Array,
+        self, params: Any, batch: Any, *, step: jax.Array, key: jax.Array, dropout_key: jax.Array
     ) -> tuple[jax.Array, Mapping[str, Any]]: ...
 
 

@@ -52,8 +52,7 @@ def test_what_was_written_is_there_on_another_machine(bucket, elsewhere):
         write(run, config="changed")
         shutil.rmtree(run / "last/5")
         publish(run / "last")  # any folder in it
-        found = Folder(bucket).listing()
-        assert set(found) == {"config", "empty", "lock"}
+        assert set(Folder(bucket).listing()) == {"config", "empty", "lock"}
     assert set(Folder(bucket).listing()) == {"config", "empty", "lock"}
     assert Folder(bucket).read("config") == b"changed"
 
@@ -159,8 +158,7 @@ def test_a_checkpoint_that_is_replaced_has_no_checksums_meanwhile(bucket, killed
         killed_at(10**9)
         publish(run)
         (run / "last/5" / "a").unlink()  # deleting it has begun
-    found = Folder(bucket).listing()
-    assert found == {}
+    assert Folder(bucket).listing() == {}
 
 
 @pytest.fixture

@@ -215,8 +215,7 @@ def test_what_needs_an_extra_says_so():
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_every_command_comes_back_from_the_flags_that_it_saves(kind):
     command = valid_instance(kind)
-    saved = json.loads(json.dumps(to_json(command)))
-    assert from_json(kind, saved, "config.json") == command
+    assert from_json(kind, json.loads(json.dumps(to_json(command))), "config.json") == command
 
 
 def saved_run(tmp_path, command="train --data x --dev y --out z objective:hard-em"):

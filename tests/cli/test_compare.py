@@ -132,8 +132,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monke
         assert named in fails(triviaqa, capsys, *fewer, flag, value)
         assert (out / "comparison.json").read_bytes() == ended
     run_command(triviaqa.COMMANDS, prog="test", argv=[*fewer, "--train-questions", "0"])
-    content = json.loads((out / "comparison.json").read_text())
-    assert "data: em" not in content["summary"]["MML"]
+    assert "data: em" not in json.loads((out / "comparison.json").read_text())["summary"]["MML"]
 
 
 @pytest.mark.slow

@@ -28,5 +28,4 @@ def test_a_drawn_solution_is_first_and_the_others_keep_their_order():
         *("q", "Who?", "1-1", ("ann",), "execution", None, np.zeros((0, 2), np.int32)),
         *(queries, 3, 3),
     )
-    drawn = draw_first(question, "queries", 0)
-    assert drawn.queries[:, 0].tolist() == [15, 0, 30]
+    assert draw_first(question, "queries", 0).queries[:, 0].tolist() == [15, 0, 30]

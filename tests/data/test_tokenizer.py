@@ -199,7 +199,6 @@ def test_transformers_reads_the_same_vocabulary_and_casing(tmp_path, lower):
     assert [getattr(theirs, f"{name}_token_id") for name in names] == [0, 1, 2, 3]
     assert theirs.mask_token is None and theirs.model_max_length == 64
     assert theirs.decode([4, 5]) == "romes"
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    assert settings["do_lower_case"] is lower
+    assert json.loads((folder / "tokenizer_config.json").read_text())["do_lower_case"] is lower
     again = load_tokenizer(folder)
     assert pair_of(again, "Rome", "rome") == pair_of(tokenizer, "Rome", "rome")

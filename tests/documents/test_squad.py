@@ -176,8 +176,7 @@ def test_another_layout_is_an_error(read, articles, message):
 
 def test_real_squad(shared_dir):
     skips = ExclusionCounts()
-    file = shared_dir / "data/squad/dev-v1.1.json"
-    examples = list(read_squad_layout(file, skips=skips))
+    examples = list(read_squad_layout(shared_dir / "data/squad/dev-v1.1.json", skips=skips))
     assert len(examples) == len({example.id for example in examples}) == 1172
     assert skips.total == 0 and skips.warnings_as_dict() == {}
     for example in examples:

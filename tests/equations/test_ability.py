@@ -101,8 +101,7 @@ def test_gradients_of_both_abilities_are_finite(abilities, loss):
 
     def total(logits):
         distribution = ability_distribution(*logits, where=jnp.array(where))
-        log_probs = log_prob_of(distribution, jnp.array([rows] * 3))
-        return loss(log_probs, where=solutions)
+        return loss(log_prob_of(distribution, jnp.array([rows] * 3)), where=solutions)
 
     gradients = jax.jit(jax.grad(total))([jnp.array(part) for part in logits])
     for gradient in map(np.asarray, gradients):

@@ -82,8 +82,7 @@ def test_equal_passages_are_tokenised_once(tokenizer):
             return tokenizer.encode(texts)
 
     seen: list[list[str]] = []
-    passages = ["b 41 38", "a 9", "b 41 38"]
-    questions = [question(passage) for passage in passages]
+    questions = [question(passage) for passage in ["b 41 38", "a 9", "b 41 38"]]
     together = inputs_of(Counting(), *questions)
     assert seen[0] == ["b 41 38", "a 9"]
     for one, asked in zip(together, questions, strict=True):

@@ -70,8 +70,7 @@ def test_a_passage_without_numbers_is_warned_of(read):
     examples, skips = read(question("a"), question("b"), passage="Longwell kicked twice.")
     assert len(examples) == 2 and skips.total == 0
     assert skips.warnings_as_dict() == {"passage without numbers": 2}
-    ordinals = NumberConfig(ordinals=True)
-    _, skips = read(question(), passage="His second kick.", numbers=ordinals)
+    _, skips = read(question(), passage="His second kick.", numbers=NumberConfig(ordinals=True))
     assert skips.warnings_as_dict() == {}
 
 

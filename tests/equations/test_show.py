@@ -123,8 +123,7 @@ def test_the_passage_ends_where_training_ends():
 
 
 def test_the_page_marks_numbers_in_both_texts_and_the_others_as_candidates():
-    z = find_equations(PASSAGE, QUESTION, 3).with_probabilities([0.25, 0.5])
-    page = Page(z._repr_html_())
+    page = Page(find_equations(PASSAGE, QUESTION, 3).with_probabilities([0.25, 0.5])._repr_html_())
     assert page.texts("div", "text") == [PASSAGE, QUESTION]
     found = [(n.text, n.attributes["data-label"], n.shade) for n in page.all("mark")]
     assert found == [("41", "0,1", 0.75), ("38", "0", 0.25), ("38", "1", 0.5)]
@@ -133,8 +132,7 @@ def test_the_page_marks_numbers_in_both_texts_and_the_others_as_candidates():
 
 
 def test_many_equations_make_a_page_of_bounded_size():
-    passage = " ".join(["5"] * 80)
-    z = find_equations(passage, "How many?", 0)
+    z = find_equations(" ".join(["5"] * 80), "How many?", 0)
     assert len(z) > 5_000
     html = z._repr_html_()
     assert len(html) < 400_000

@@ -42,8 +42,7 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
     monkeypatch.setenv("CXX", str(tmp_path / "no-such-compiler"))
     content, printed = run(
-        *(capsys, tmp_path / "out.json"),
-        *("--shortest", "0.5", "--solutions", "7"),
+        *(capsys, tmp_path / "out.json"), *("--shortest", "0.5", "--solutions", "7")
     )
     assert content["flags"]["solutions"] == 7
     assert len(content["machine"]["load_average_after"]) == 3
@@ -74,10 +73,7 @@ def test_the_layout_of_a_step_changes_no_loss():
         return TrainingStep(Setting("tiny", 1, **plain, **others)).run(2)
 
     expected = losses(rows=8)
-    for layout in (
-        {"rows": 8, "packed_tokens": 40},
-        {"rows": 8, "scan_layers": True},
-    ):
+    for layout in ({"rows": 8, "packed_tokens": 40}, {"rows": 8, "scan_layers": True}):
         np.testing.assert_allclose(losses(**layout), expected, rtol=1e-5, err_msg=str(layout))
 
 
@@ -187,8 +183,7 @@ def test_speed_is_relative_to_the_faster_pytorch_in_the_same_round():
     assert rows["ours"]["speed_wall_s"]["median"] == sorted([2 / 1, 10 / 4, 3 / 2])[1]
     assert rows["ours"]["speed_cpu_s"]["median"] == 2.0 / 1.0
     assert rows["pytorch"]["speed_wall_s"]["median"] == sorted([2 / 3, 10 / 8, 3 / 5])[1]
-    alone = train_step.summarize("ours", {"ours": times["ours"]}, setting)
-    assert alone["speed_wall_s"] is None
+    assert train_step.summarize("ours", {"ours": times["ours"]}, setting)["speed_wall_s"] is None
 
 
 def test_figures_are_those_of_what_the_variant_reads():

@@ -131,8 +131,7 @@ def softmax_run(root):
 def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp_path):
     model = json.loads((softmax_run / "config.json").read_text())["flags"]["model"]
     assert (model["normalize"], model["no_tag_bias"]) == ("equations", 0)
-    other = train_flags(root, softmax_run)
-    assert "cannot resume" in fails(capsys, *other)
+    assert "cannot resume" in fails(capsys, *train_flags(root, softmax_run))
     call(
         *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "built"),
         *("--checkpoint", "last"),

@@ -103,8 +103,7 @@ def test_the_run_folder_holds_the_vocabularies(root):
     words = Vocabulary.load(root / "run" / "words.json")
     # Words of the training split that have a vector, most frequent first.
     assert set(words.entries) == set(WORDS)
-    characters = Vocabulary.load(root / "run" / "characters.json")
-    assert set("0123456789?") < set(characters.entries)
+    assert set("0123456789?") < set(Vocabulary.load(root / "run" / "characters.json").entries)
 
 
 def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):

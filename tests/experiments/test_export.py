@@ -129,8 +129,7 @@ def test_the_code_of_the_card_answers(root, capsys, question):
         assert json.dumps(old) in code
         code = code.replace(json.dumps(old), json.dumps(new))
     exec(code, found)
-    documents = (Document("mine", DOCUMENT),)
-    example = ReadingExample("q", question, documents, aliases=(), golds=())
+    example = ReadingExample("q", question, (Document("mine", DOCUMENT),), aliases=(), golds=())
     windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
     assert len(windows) == 1
     readings = [r for _, r in trained.reader.read(trained.params, WindowInputs(windows))]

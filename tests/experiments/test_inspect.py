@@ -258,8 +258,7 @@ def test_two_runs_change_places(spans, show):
     assert tab.locator("#outcome option[disabled]").count() == 3
     tab.select_option("#other", "1")  # itself
     assert tab.locator("#other").input_value() == ""
-    tab = show(html, "#run=1&other=1")
-    assert tab.locator("#other").input_value() == ""
+    assert show(html, "#run=1&other=1").locator("#other").input_value() == ""
 
 
 def test_the_keyboard_keeps_its_place(spans, show):

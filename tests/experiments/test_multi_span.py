@@ -98,8 +98,7 @@ def test_readers_learn_which_mentions_are_meant(trained, capsys, tmp_path):
 @pytest.mark.slow
 def test_own_questions_get_all_their_spans(trained, capsys, tmp_path):
     page = tmp_path / "page.txt"
-    gold = json.loads((trained / "gold.json").read_text())
-    text = gold["data"][0]["paragraphs"][1]["context"]
+    text = json.loads((trained / "gold.json").read_text())["data"][0]["paragraphs"][1]["context"]
     page.write_text(text)
     command = ("predict", "--run-dir", trained / "runs" / "hard-em-0", "--document", page)
     asked = ("--question", f"Who lives in {PLACES[1]}?")

@@ -72,8 +72,7 @@ def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
     best = 1 if scores["em n=1"] >= scores["em n=2"] else 2
     assert f"best number of passages: {best}" in printed
     call(*command, "--num-documents", 1)
-    alone = commands.evaluation(capsys.readouterr().out)["scores"]
-    assert alone["em"] == scores["em n=1"]
+    assert commands.evaluation(capsys.readouterr().out)["scores"]["em"] == scores["em n=1"]
     for num, most in ((("--num-documents", 1), 1), ((), 2)):
         line = fails(capsys, *command, *num, "--sweep", 1, 3)
         assert f"--sweep: expected at most {most}, the documents that are read, found 3" in line

@@ -244,8 +244,7 @@ def test_other_evaluations_have_other_files(root, tmp_path, capsys):
 def test_a_file_that_cannot_be_written_is_named_before_the_evaluation(root, tmp_path, capsys):
     # A line about windows read would come before the error.
     for file in (tmp_path / "new" / "p.json", tmp_path):
-        line = fails(triviaqa, capsys, *evaluate_flags(root, "--predictions", file))
-        assert str(file) in line
+        assert str(file) in fails(triviaqa, capsys, *evaluate_flags(root, "--predictions", file))
     assert not (tmp_path / "new").exists()
 
 

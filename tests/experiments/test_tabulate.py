@@ -40,8 +40,7 @@ def test_folders_and_files_hold_the_same_runs(tmp_path):
     for run in runs:
         write_folder(tmp_path / "out" / f"{run.objective}-{run.seed}", run)
     (tmp_path / "out" / "figures").mkdir()  # not a run
-    found = read_runs(tmp_path / "out")
-    assert sorted(found, key=lambda run: run.seed) == runs
+    assert sorted(read_runs(tmp_path / "out"), key=lambda run: run.seed) == runs
     assert read_runs(tmp_path / "out" / "MML-0") == runs[:1]
     file = tmp_path / "runs.jsonl"
     file.write_text("".join(f"{run.line()}\n" for run in runs))

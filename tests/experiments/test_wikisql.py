@@ -117,8 +117,7 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     of_all, of_some = printed.split("what the last column names")
     assert "logical form" in of_all and "hit@1" not in of_all
     assert all(name in of_some for name in ("in Z", "accuracy |Z|=", "questions with a Z"))
-    scores = commands.evaluation(printed)["scores"]
-    assert scores["gold in Z"] == 100
+    assert commands.evaluation(printed)["scores"]["gold in Z"] == 100
     rows = json.loads(predictions.read_text())
     assert len(rows) == 3 * NUM_TABLES
     assert set(rows[0]) == {"id", "question", "sql", "result"} and rows[0]["id"] == "train-0"
@@ -343,5 +342,4 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     shared = ["--folder", root / "official", "--out", tmp_path / "shared"]
     call("prepare", *shared, "--rules.shared-columns")
     flags = [tmp_path / "shared" if x == root / "built" else x for x in train_flags(root, tmp_path)]
-    line = fails(capsys, *flags)
-    assert "expected no two conditions on a column" in line
+    assert "expected no two conditions on a column" in fails(capsys, *flags)

@@ -72,12 +72,10 @@ def test_log_prob_is_the_sum_of_the_factors():
 
 
 def test_shapes_that_nothing_can_fill_have_no_mass():
-    none = np.zeros((B, M), bool)
-    programs = distribution(logits(), links=none)
+    programs = distribution(logits(), links=np.zeros((B, M), bool))
     assert np.isfinite(programs.shape).tolist() == [[True, False, False, False]] * B
     np.testing.assert_allclose(programs.shape[:, 0], 0, atol=1e-6)
-    bare = distribution(logits(), fields=np.zeros((B, F), bool))
-    assert np.all(bare.shape == -np.inf)
+    assert np.all(distribution(logits(), fields=np.zeros((B, F), bool)).shape == -np.inf)
     allowed = np.array([[True, False, True, False]] * B)
     chosen = distribution(logits(), shape_where=allowed).shape
     assert np.array_equal(np.isfinite(chosen), allowed)

@@ -33,8 +33,7 @@ ALL, ONE, HIGHEST, AND, OR = (
 
 
 def question(text="did ann or cy come next to bo ?", answer=("ann",), rules=RULES):
-    asked = TableQuestion("q", text, TABLE, answer, "denotation")
-    return program_question(asked, rules)
+    return program_question(TableQuestion("q", text, TABLE, answer, "denotation"), rules)
 
 
 ANN, CY, BO = range(3)  # the links of the question

@@ -73,8 +73,7 @@ def test_an_annotated_query_is_a_row_of_z(query, row):
     made = annotated_row(question, query, SqlRules())
     assert made.tolist() == row and made.dtype == np.int16
     assert logical_form_match(Query.from_row(made, TEXT, question.words), query)
-    supervised = dataclasses.replace(question, queries=made[None])
-    assert gold_in_solutions(supervised, query) == [0]
+    assert gold_in_solutions(dataclasses.replace(question, queries=made[None]), query) == [0]
 
 
 @pytest.mark.parametrize(

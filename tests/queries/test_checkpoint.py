@@ -172,6 +172,5 @@ def test_files_that_do_not_fit_are_refused(torch_bert, tmp_path, of_parser, of_b
     files = write(torch_bert[0], tmp_path, parser, bert)
     with pytest.raises(InputError, match=f"{file}.pt: .*{message}"):
         load_sqlova(*files, CONFIG)
-    other = "bert_best.pt: expected a table of tensors under 'model'"
-    with pytest.raises(InputError, match=other):
+    with pytest.raises(InputError, match="bert_best.pt: expected a table of tensors under 'model'"):
         load_sqlova(*files[::-1], CONFIG)

@@ -123,8 +123,7 @@ def test_what_is_cut_takes_its_queries_with_it_and_is_counted(tokenizer):
         assert found.num_question_tokens == read
         last = {8: 5, 7: 4, 6: 3, 4: 2}[read]  # of the words, since half a word is cut
         assert len(found.word_first) == last + 1
-        cut = (inputs.cut_headers, inputs.cut_questions, inputs.cut_columns, inputs.lost)
-        assert cut == counts
+        assert (inputs.cut_headers, inputs.cut_questions, inputs.cut_columns, inputs.lost) == counts
         remain = [
             row for row in question.queries.tolist()
             if row[0] < len(lengths) and row[3] < len(lengths) and row[6] <= last

@@ -44,8 +44,7 @@ RULES = SqlRules(aggregates_on_text=True)
 
 
 def question(answer=("ann",), **changes) -> QueryQuestion:
-    asked = TableQuestion("q", QUESTION, TABLE, answer, **changes)
-    return query_question(asked, RULES)
+    return query_question(TableQuestion("q", QUESTION, TABLE, answer, **changes), RULES)
 
 
 def run(models, questions, golds=None, left_out=(), rules=RULES, **config):

@@ -116,8 +116,7 @@ def test_article_scores_are_the_formula(tmp_path, monkeypatch):
     index = index_of(tmp_path, rows, articles=ENOUGH)
     for question in QUESTIONS:
         expected = dense_article_scores(rows, question)
-        found = index.article_scores(question)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(index.article_scores(question), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_articles_and_passages_without_a_term_stay(tmp_path):

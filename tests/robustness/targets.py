@@ -103,8 +103,7 @@ def _files() -> dict[str, Target]:
             lambda folder: _read_all(read_passages, folder / "a.tsv"),
         ),
         "passage lines": Target(
-            {"a.jsonl": _json(passage)},
-            lambda folder: _read_all(read_passages, folder / "a.jsonl"),
+            {"a.jsonl": _json(passage)}, lambda folder: _read_all(read_passages, folder / "a.jsonl")
         ),
         "table questions in csv": Target(
             {"q.csv": b"question,table,answer\nWho?,a.csv,Bo|Ann\n", "tables/a.csv": b"who\nBo\n"},

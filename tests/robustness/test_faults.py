@@ -95,12 +95,7 @@ def bench(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "kill"),
-    [
-        ("train", "SIGKILL"),
-        ("prepare", "SIGINT"),
-        ("index", "SIGKILL"),
-        ("build", "SIGTERM"),
-    ],
+    [("train", "SIGKILL"), ("prepare", "SIGINT"), ("index", "SIGKILL"), ("build", "SIGTERM")],
 )
 def test_a_command_that_is_killed_runs_again(bench, name, kill):
     signum, rng = signal.Signals[kill], random.Random(0)

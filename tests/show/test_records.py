@@ -108,8 +108,7 @@ def test_equations():
 
 def test_queries():
     rules = SqlRules(max_conditions=1)
-    asked = TableQuestion("q", "Who has 8?", TABLE, ("bo",), "execution")
-    question = query_question(asked, rules)
+    question = query_question(TableQuestion("q", "Who has 8?", TABLE, ("bo",), "execution"), rules)
     record = query_record(question, TABLE, rules)
     assert (record.title, record.answer, record.size) == ("Who has 8?", "bo", len(record.solutions))
     one = next(z for z in record.solutions if z.text == "SELECT who WHERE n = '8'")

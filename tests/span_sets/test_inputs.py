@@ -39,8 +39,7 @@ def roberta():
 
 
 def example(text, *texts):
-    document = Document("d", text)
-    return ReadingExample("q", "Who?", (document,), texts, texts, all_required=True)
+    return ReadingExample("q", "Who?", (Document("d", text),), texts, texts, all_required=True)
 
 
 def texts_of(window):

@@ -97,8 +97,7 @@ def test_a_page_holds_its_text_its_list_and_nothing_from_outside():
 
 
 def test_a_long_list_is_folded_and_bounded():
-    z = find_spans("a b " * 3000, "b")
-    html = z._repr_html_()
+    html = find_spans("a b " * 3000, "b")._repr_html_()
     page = Page(html)
     rows = page.all("tr")
     folded = [row for row in rows if "rest" in row.parents[-1].classes]

@@ -74,8 +74,7 @@ def test_answers_of_several_machine_words(size):
 
 def test_a_carry_passes_a_machine_word_without_a_match():
     # "a" ends the first machine word, nothing matches in the second, "b" begins the third.
-    answer = ["x"] * 63 + ["a"] + ["z"] * 64 + ["b"]
-    lengths = lcs_lengths(["b", "a", "b"], [answer], 3)
+    lengths = lcs_lengths(["b", "a", "b"], [["x"] * 63 + ["a"] + ["z"] * 64 + ["b"]], 3)
     assert lengths[0].tolist() == [[1, 1, 1], [1, 2, 1], [2, 2, 1]]
 
 

@@ -39,8 +39,7 @@ def test_cutting_is_taking_piece_by_piece(template, least):
         read, lengths = cut_lengths(
             question, np.array(headers, np.int64), room, widest, template=template
         )
-        expected = cut_one_by_one(question, headers, room, widest, total)
-        assert (read, lengths.tolist()) == expected
+        assert (read, lengths.tolist()) == cut_one_by_one(question, headers, room, widest, total)
         assert total(read, lengths) <= room and read >= 1 and (lengths >= 1).all()
         assert len(lengths) or not headers  # a column is always left
         shortened = any(n < m for n, m in zip(lengths, headers, strict=False))

@@ -30,8 +30,7 @@ def read(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         skips = ExclusionCounts()
-        questions = list(read_wikitablequestions(tmp_path, split, skips=skips, tagged=tagged))
-        return questions, skips
+        return list(read_wikitablequestions(tmp_path, split, skips=skips, tagged=tagged)), skips
 
     return run
 

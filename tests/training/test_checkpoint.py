@@ -70,8 +70,7 @@ def test_the_average_is_loaded_where_a_state_holds_one(tmp_path):
     state = dataclasses.replace(state, opt_state=(*others, last._replace(average=average)))
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         checkpoints.save_last(state, toy.batches(), PROGRESS)
-    loaded = load_params(tmp_path / "last", toy.init_params())
-    assert_same(loaded, average)
+    assert_same(load_params(tmp_path / "last", toy.init_params()), average)
 
 
 @pytest.mark.parametrize("num_devices", [8, *slow(1)])
@@ -160,8 +159,7 @@ def test_params_load_alone(tmp_path, folder):
     saved(tmp_path, state)
     zeros = jax.tree.map(jnp.zeros_like, toy.init_params())
     assert_same(load_params(tmp_path / folder, zeros), toy.init_params())
-    shapes = jax.eval_shape(toy.init_params)
-    assert_same(load_params(tmp_path / folder, shapes), toy.init_params())
+    assert_same(load_params(tmp_path / folder, jax.eval_shape(toy.init_params)), toy.init_params())
 
 
 def other_params():
@@ -378,6 +376,5 @@ def reports(monkeypatch):
 def test_late_reports_of_a_full_disk_are_silent_if_it_ended_the_run(tmp_path, reports, error, said):
     with pytest.raises(type(error)), RunCheckpoints(tmp_path, SETTINGS):
         raise error
-    late = "late: Failed to write 18561 bytes to file 7: File too large"
-    logging.getLogger("absl").error(late)
+    logging.getLogger("absl").error("late: Failed to write 18561 bytes to file 7: File too large")
     assert [line.partition(":")[0] for line in reports] == said

@@ -13,8 +13,7 @@ from hardem_jax.training.run_progress import RunProgress, read_metrics
 def run_log(directory, *, start=0, token_cost=None, **options):
     options = {"progress": False, "log_every": 2, **options}
     config = LoopConfig(num_steps=4, monitor="em", **options)
-    seconds = iter(range(0, 1000, 10))
-    clock = functools.partial(next, seconds)
+    clock = functools.partial(next, iter(range(0, 1000, 10)))
     return RunLog(directory, config, start, RunProgress(), 0.0, token_cost, clock=clock)
 
 

@@ -46,8 +46,7 @@ def test_patience_counts_evaluations_in_a_row(values, stopped):
 def test_json_round_trip_is_exact():
     progress, _ = play([0.1 + 0.2, 1 / 3, 0.0], patience=2)
     progress.averager.add({"loss": 1 / 7})
-    again = RunProgress.from_json(json.loads(json.dumps(progress.to_json())))
-    assert again == progress
+    assert RunProgress.from_json(json.loads(json.dumps(progress.to_json()))) == progress
 
 
 def test_a_monitor_that_is_not_measured_is_named():

@@ -117,11 +117,9 @@ def test_patience_stops_at_once_and_for_good(tmp_path):
 def test_a_run_goes_on_with_more_patience(tmp_path):
     config = dataclasses.replace(CONFIG, num_steps=60, eval_every=10, patience=1)
     assert int(run(tmp_path, config, evaluate=falling([1.0, 1.0])).state.step) == 20
-    more = dataclasses.replace(config, patience=3)
-    result = run(tmp_path, more, evaluate=falling([1.0, 1.0]))
+    result = run(tmp_path, dataclasses.replace(config, patience=3), evaluate=falling([1.0, 1.0]))
     assert result.stopped_early and int(result.state.step) == 40
-    endless = dataclasses.replace(config, patience=None)
-    result = run(tmp_path, endless, evaluate=falling([1.0, 1.0]))
+    result = run(tmp_path, dataclasses.replace(config, patience=None), evaluate=falling([1.0, 1.0]))
     assert not result.stopped_early and int(result.state.step) == 60
 
 

@@ -215,8 +215,7 @@ def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
         assert example["token_ids"].shape[0] == 2 * steps.config.batch_size
         assert not example["row_where"].any() and not example["where"].any()
     assert found == sorted(shapes, reverse=True)  # what does not fit fails first
-    short = plan_of_windows(num_steps=1, **config)
-    assert len(example_batches(short, pad=PAD)) == 1
+    assert len(example_batches(plan_of_windows(num_steps=1, **config), pad=PAD)) == 1
     first = next(iter(training_batches(WINDOWS, steps, pad=PAD))).arrays
     assert any({k: np.shape(v) for k, v in first.items()} == {k: np.shape(v) for k, v in e.items()}
                for e in examples)  # fmt: skip

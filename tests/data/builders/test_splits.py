@@ -80,8 +80,7 @@ def numeric(drop, tmp_path_factory):
 
 def test_numeric_questions_are_read_as_they_were_found(drop, tmp_path):
     numbers, rules = NumberConfig(words="all"), EquationRules(percent="term", max_count=9)
-    options = DropNum(None, numbers, rules)
-    split = NumericSplit(build(options, drop, tmp_path), "dev")
+    split = NumericSplit(build(DropNum(None, numbers, rules), drop, tmp_path), "dev")
     assert (split.rules, split.numbers, split.meta["max_words"]) == (rules, numbers, None)
     examples = {e.id: e for e in read_drop(drop / "drop_dataset_dev.json", skips=ExclusionCounts())}
     for question, (id, example) in zip(split.questions, examples.items(), strict=True):
@@ -237,8 +236,7 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
     (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     weak = QuerySplit(build(WikiSQL(), official, tmp_path / "weak"), "train")
     assert not {"sql", "query", "gold"} & set(open_build(weak.folder).records("train")[0])
-    folder = build(WikiSQL(supervised=True), official, tmp_path / "gold")
-    split = QuerySplit(folder, "train")
+    split = QuerySplit(build(WikiSQL(supervised=True), official, tmp_path / "gold"), "train")
     assert [q.id for q in split.questions] == [f"train-{i}" for i in (0, 1, 2, 4, 5)]
     assert all(len(q.queries) == q.num_queries == 1 for q in split.questions)
     assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]

@@ -51,8 +51,7 @@ def cases(seed, count=40):
         f"q{i}": [texts[rng.integers(3)]] if rng.random() < 0.5 else [""] for i in range(count)
     }
     predictions = {id: texts[rng.choice(5, p=[0.3, 0.3, 0.3, 0.05, 0.05])] for id in golds}
-    chances = dict(zip(golds, rng.permutation(count) / count + 0.001, strict=True))
-    return golds, predictions, chances
+    return golds, predictions, dict(zip(golds, rng.permutation(count) / count + 0.001, strict=True))
 
 
 def answered(predictions, chances, threshold):

@@ -176,8 +176,7 @@ def test_digits(digits, answer, agrees):
 def test_overflow_is_no_solution(percent):
     table = table_of([], [1.7e308, 1.7e308, 5e307, 2])
     rules = EquationRules(percent=percent, negative=True)
-    found = enumerate_equations(table, 2, rules)
-    assert found.tolist() == [[3, PLUS, -1, NONE]]
+    assert enumerate_equations(table, 2, rules).tolist() == [[3, PLUS, -1, NONE]]
     assert enumerate_equations(table, 1.7e308, rules)[:1].tolist() != []
     every = np.array([[0, PLUS, 1, PLUS], [0, MINUS, 1, MINUS], [0, PLUS, 1, MINUS]])
     assert execute_equation(every, table, rules).tolist() == [np.inf, -np.inf, 0]

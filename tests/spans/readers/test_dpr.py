@@ -32,8 +32,7 @@ def save(folder, records, layout):
 def read(tmp_path):
     def run(*records, layout="json", **options):
         skips = ExclusionCounts()
-        file = save(tmp_path, records, layout)
-        return list(read_contexts(file, skips=skips, **options)), skips
+        return list(read_contexts(save(tmp_path, records, layout), skips=skips, **options)), skips
 
     return run
 
@@ -69,8 +68,7 @@ def test_questions_and_passages_without_an_id_get_one(read):
 
 
 def test_defects_are_counted(read):
-    first = record(passage("1"), passage("1"), id="q")
-    examples, skips = read(first, record(passage("1"), id="q"))
+    examples, skips = read(record(passage("1"), passage("1"), id="q"), record(passage("1"), id="q"))
     assert [example.id for example in examples] == ["q", "q"]
     assert [document.text for document in examples[0].documents] == ["Rome is old."]
     assert skips.warnings_as_dict() == {"passage listed twice": 1, "question id occurs again": 1}
