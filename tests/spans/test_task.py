@@ -184,8 +184,8 @@ def test_scores_of_squad2_with_every_threshold(reader):
         exact[threshold] = scores["exact"]
         assert scores["best_exact"] >= scores["exact"]
         if threshold == 0:
-            # All is unknown: right for one question, and q3 has no prediction at all.
-            assert scores["NoAns_exact"] == 50 and scores["HasAns_exact"] == 0
+            # All is unknown: right for one question; whether q3 has an answer is not known.
+            assert scores["NoAns_exact"] == 100 and scores["HasAns_exact"] == 0
     assert all(0 < chance < 1 for chance in chances.values())
     per_question = task().by_question(data, answers)
     assert set(per_question) == {"exact", "f1"} and len(per_question["f1"]) == 3
