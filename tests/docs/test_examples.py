@@ -74,7 +74,8 @@ def test_the_new_data_set_trains_and_evaluates(tmp_path):
     ]  # fmt: skip
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for name, answer in (("hotpot.json", "no"), ("train-v2.0.json", ""), ("quoref.json", "Ada")):
+    files = {"hotpot.json": "no", "train-v2.0.json": "", "dev-v2.0.json": "", "quoref.json": "Ada"}
+    for name, answer in files.items():
         said = {"answers": [{"text": answer}]} if answer else {"answers": [], "is_impossible": True}
         squad = json.loads(write_squad_layout(tmp_path / name, questions=8).read_text())
         squad["data"][0]["paragraphs"][0]["qas"].append({"id": "p", "question": "Who?", **said})
@@ -84,6 +85,6 @@ def test_the_new_data_set_trains_and_evaluates(tmp_path):
     # The official script of SQuAD 2.0 is not ours to bring along.
     printed = run_shell("new_data_set.md", tmp_path, variables, leave_out="evaluate-v2")
     assert "32  questions with a mention" in printed and "mine: % of 32 questions" in printed
-    # Eight of the file and one more: answered by "no", by "unknown", by a name.
-    assert printed.count("9  questions with a mention") == 3
+    # Eight of each file and one more: answered by "no", by "unknown", by a name.
+    assert printed.count("9  questions with a mention") == 4
     assert list((tmp_path / "runs" / "mine").glob("scores-mine-*.json"))
