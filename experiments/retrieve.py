@@ -234,10 +234,10 @@ class Join:
                 f"{self.ranking}: expected the ids of questions in {self.questions}, found "
                 f"{next(iter(run))!r} and others (--lines-from 0 or 1 if they count its questions)"
             )
-        count = len(asked) + len(absent) + len(skips.left_out)
         ids = {key for key, _ in (*asked, *absent)} | {id for id, _ in skips.left_out}
         if (first := self.lines_from) is not None:
-            ids = set(map(str, range(first, first + count)))
+            end = first + len(asked) + len(absent) + len(skips.left_out)
+            ids = set(map(str, range(first, end)))
         if unknown := [id for id in run if id not in ids]:
             what = f"{len(unknown)} of {len(run)} questions of {self.ranking.name}"
             print(f"{what} are not in {self.questions.name}: {_few(unknown)}")

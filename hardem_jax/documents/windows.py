@@ -320,7 +320,7 @@ def _cut(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
 
 def _to_tokens(text: str, document: Encoding, mentions: np.ndarray) -> np.ndarray:
     """Character spans ``[M, 2]`` as sorted inclusive token ranges, without duplicates. A mention
-    inside of a token that says more, to the metrics, has none."""
+    is left out if the metrics read more than it in its tokens."""
     first = np.searchsorted(document.offsets[:, 1], mentions[:, 0], side="right")
     last = np.searchsorted(document.offsets[:, 0], mentions[:, 1], side="left") - 1
     offsets = document.offsets

@@ -199,7 +199,7 @@ class Evaluate(EvaluateCommand):
 
         data: Any = super().open()
         data = data.from_documents(self.num_documents)
-        most = int(data.places[:, 1].max()) + 1
+        most = int(data.places[:, 1].max(initial=-1)) + 1  # windows may all be of later documents
         if self.sweep and max(self.sweep) > most:
             expected = f"expected at most {most}, the documents that are read"
             raise InputError(f"--sweep: {expected}, found {max(self.sweep)}")

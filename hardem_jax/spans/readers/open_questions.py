@@ -114,7 +114,7 @@ def _separated(path: PathLike, require_answers: bool) -> Iterator[tuple[int, dic
 
 
 def split_answers(text: str) -> tuple[str, ...]:
-    """Splits a list that was written as one string and lost its double quotes.
+    """Splits a list that was written as one string, in JSON or Python, some without double quotes.
 
     Python writes items with an apostrophe in double quotes and others in single quotes, so an
     item without quotes must contain an apostrophe. A piece between commas with neither quotes
@@ -129,10 +129,11 @@ def split_answers(text: str) -> tuple[str, ...]:
     inner = text.strip()
     if not (inner.startswith("[") and inner.endswith("]")):
         return (text,)
-    for parse in (json.loads, ast.literal_eval):  # if it did not lose them
+    for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            if all(isinstance(item, str | int | float) for item in parse(inner)):
-                return tuple(map(str, parse(inner)))
+            found = parse(inner)
+            if all(isinstance(item, str | int | float) for item in found):
+                return tuple(map(str, found))
     items: list[str] = []
     waiting = ""
     for piece in inner[1:-1].split(", "):
