@@ -18,6 +18,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
@@ -183,7 +184,6 @@ class CompareCommand(Setting):
         try:
             with locked(self.out, f"{run.train.out.name}.lock.json"):
                 self._score(run)
-                self._score_questions(run)
         except InUse:
             return False
         with locked(self.out, wait=True):
@@ -308,30 +308,26 @@ class CompareCommand(Setting):
         return self.TRAIN(**shared)
 
     def _score(self, run: _Run) -> None:
-        """Writes the scores of one run, trained unless it has ended with the same settings."""
-        if run.scores() is not None:
-            return
-        folder = run.train.out
-        run.train.run()  # refuses a folder with other settings
-        run.questions.unlink(missing_ok=True)  # from when the run had stopped early
-        *_, last = (line for line in read_metrics(folder) if line["kind"] == "eval")
-        scores = {name: value for name, value in last.items() if name != "kind"}
-        scores |= self.more_scores(folder)
-        # A list keeps the order of the scores.
-        content = {"objective": label(run.train.objective), "settings": run.settings}
-        write_json(run.final, content | {"scores": list(scores.items())})
-
-    def _score_questions(self, run: _Run) -> None:
-        """Writes the official scores of a finished run on every question, answered once more: one
-        that ended before, or was killed right after its last evaluation, has no answers to give."""
-        if run.by_question() is not None:
-            return
-        say(f"{run.train.out.name}: scoring every question")
-        trained, dev = self.trained(run.train.out), run.train.open_dev(self.dev_questions)
-        by_question = trained.task.by_question(dev, trained.evaluate(dev)[1])
-        scores = {metric: values.tolist() for metric, values in by_question.items()}
-        # On one line: there may be 100,000 questions.
-        write_text(run.questions, json.dumps({"settings": run.settings, "scores": scores}))
+        """Writes the scores of one run, trained unless it has ended with the same settings, and of
+        every question, answered once more if the run did not do so now."""
+        folder, by_question = run.train.out, None
+        if run.scores() is None:
+            by_question = run.train.run()  # refuses a folder with other settings
+            run.questions.unlink(missing_ok=True)  # from when the run had stopped early
+            *_, last = (line for line in read_metrics(folder) if line["kind"] == "eval")
+            scores = {name: value for name, value in last.items() if name != "kind"}
+            scores |= self.more_scores(folder)
+            # A list keeps the order of the scores.
+            content = {"objective": label(run.train.objective), "settings": run.settings}
+            write_json(run.final, content | {"scores": list(scores.items())})
+        if run.by_question() is None:
+            if by_question is None:
+                say(f"{folder.name}: scoring every question")
+                trained, dev = self.trained(folder), run.train.open_dev(self.dev_questions)
+                by_question = partial(trained.task.by_question, dev, trained.evaluate(dev)[1])
+            found = {metric: values.tolist() for metric, values in by_question().items()}
+            # On one line: there may be 100,000 questions.
+            write_text(run.questions, json.dumps({"settings": run.settings, "scores": found}))
 
 
 def comparison(

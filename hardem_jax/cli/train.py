@@ -15,7 +15,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,6 +39,7 @@ from hardem_jax.training.fingerprint import may_change, named_settings
 from hardem_jax.version import __version__
 
 if TYPE_CHECKING:
+    import numpy as np
     from jax.sharding import Mesh
 
     from hardem_jax.show.record import View
@@ -259,7 +261,8 @@ class TrainCommand(Setting):
         """Everything that must be the same when the run is resumed, as text by dotted name."""
         return named_settings(self) | {f"contents of {name}": text for name, text in data.items()}
 
-    def run(self) -> None:
+    def run(self) -> Callable[[], dict[str, np.ndarray]] | None:
+        """Returns what scores every answer of the last evaluation; None if there was none."""
         import jax
 
         from hardem_jax.training.loop import train
@@ -287,7 +290,13 @@ class TrainCommand(Setting):
                 files = [file.replace(self.out / file.name) for file in Path(new).iterdir()]
             write_checksums(self.out, files)
 
-        observe = None
+        answers = observe = None
+
+        def evaluate(params: Any) -> Mapping[str, float]:
+            nonlocal answers
+            scores, answers = run.evaluate(params)
+            return scores
+
         if self.watched:
             from hardem_jax.cli.watching import observer
 
@@ -301,7 +310,7 @@ class TrainCommand(Setting):
             memory=run.memory,
             params_per_token=run.params_per_token,
             example_batches=run.examples,
-            evaluate=run.evaluate,
+            evaluate=evaluate,
             metric_names=run.metric_names,
             config=self.loop,
             directory=self.out,
@@ -312,6 +321,7 @@ class TrainCommand(Setting):
         )
         best = "unknown" if result.best_metric is None else f"{result.best_metric:.4g}"
         say(f"best {self.loop.monitor} {best} at step {result.best_step}")
+        return None if answers is None else partial(run.task.by_question, run.dev, answers)
 
 
 def _check_out(out: Path) -> None:

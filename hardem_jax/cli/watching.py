@@ -31,10 +31,8 @@ Views = Callable[[Any, Any, Any, Sequence[tuple[int, Any]]], list[View]]
 
 def observer(
     run: Start, ids: Sequence[str], views: Views, run_dir: Path
-) -> Callable[[int, Any], None] | None:
-    """What `training.loop.train` calls with step and parameters; None if nothing is watched."""
-    if not ids:
-        return None
+) -> Callable[[int, Any], None]:
+    """What `training.loop.train` calls with step and parameters."""
     data = watched(run.dev, ids)
 
     def observe(step: int, params: Any) -> None:

@@ -31,7 +31,8 @@ class Start:
         params_per_token: of the encoder's layers; None without such an encoder.
         batches: endless, as this process reads them.
         examples: a batch of padding for each shape, see `example_batches`.
-        evaluate: parameters -> scores of ``dev``; ``metric_names``: all that it may return.
+        evaluate: parameters -> scores of ``dev``, and answers to its questions; ``metric_names``:
+            of all scores that it may return.
         read: parameters and questions -> the inputs that these make, and index and reading of each.
         data: what identifies the data, and the run that this one starts from, by name; a run is
             not continued on others.
@@ -46,7 +47,7 @@ class Start:
     params_per_token: int | None
     batches: grain.IterDataset
     examples: Sequence[Batch]
-    evaluate: Callable[[Any], Mapping[str, float]]
+    evaluate: Callable[[Any], tuple[Mapping[str, float], Any]]
     metric_names: Collection[str]
     task: Any
     dev: Questions
@@ -114,7 +115,7 @@ def start(
         params_per_token=_params_per_token(model.params),
         batches=training_batches(inputs, plan, pad=pad, shard=shard),
         examples=example_batches(plan, pad=pad, shard=shard),
-        evaluate=lambda params: reader.evaluate(params, dev, dev_inputs)[0],
+        evaluate=lambda params: reader.evaluate(params, dev, dev_inputs),
         metric_names=task.metric_names(dev),
         task=task,
         dev=dev,

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from experiments import triviaqa, wikisql
@@ -81,6 +82,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monke
     assert pairs == [list(pair) for pair in itertools.combinations(OBJECTIVES, 2)]
     assert {"mean", "low", "high", "p"} < content["differences"]["em"][0].keys()
     said = [line for line in printed.splitlines() if ", p = " in line]
+    assert "scoring" not in printed  # the last evaluation has answered every question
     assert [line.partition(":")[0].split(" - ") for line in said] == pairs
     assert "questions only" in " ".join(printed.split())
     assert "data, after the last step: % of 24 questions" in printed
@@ -268,10 +270,10 @@ def test_a_run_that_goes_on_with_more_patience_is_scored_again(tmp_path):
     """Its settings are those of before, so that its old scores would pass for new ones."""
 
     def train():
-        line = {"kind": "eval", "step": 8, "em": 50.0}
-        (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+        (tmp_path / "metrics.jsonl").write_text('{"kind": "eval", "step": 8, "em": 50.0}\n')
+        return lambda: {"em": np.array([0.0, 100.0])}
 
     run = stopped_run(tmp_path, 3, train)
     CompareCommand._score(cast(Any, SimpleNamespace(more_scores=lambda folder: {})), run)
     assert (run.scores() or {})["em"] == 50.0
-    assert run.by_question() is None
+    assert run.by_question() == {"em": [0, 100]}
