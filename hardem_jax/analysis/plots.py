@@ -19,9 +19,9 @@ from hardem_jax.analysis.statistics import Difference, Interval  # noqa: E402
 #: for colour-blind readers).
 COLOURS = {"First-only": "#E69F00", "MML": "#0072B2", "Hard EM": "#D55E00"}
 OTHER_COLOURS = ("#666666", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-LINES = ("-", "--", "-.", ":")
-#: Inches for a name of a legend.
-NAME_WIDTH = 2.2
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+#: Inches for a line of a legend and for a character of its name.
+LINE_WIDTH, CHARACTER_WIDTH = 0.7, 0.085
 #: Of a difference, MML ahead in blue and hard EM in vermillion: theirs in `COLOURS`.
 DIVERGING = LinearSegmentedColormap.from_list(
     "difference", [COLOURS["Hard EM"], "#ffffff", COLOURS["MML"]]
@@ -60,7 +60,7 @@ def learning_curves(
             # Rings around each other, so that curves of equal scores stay visible.
             size = 3 + 2 * (len(histories) - 1 - index)
             look = {"color": colour, "label": name, "marker": "o", "mfc": "none", "ms": size}
-            panel.plot(steps, values.mean(axis=0), LINES[variant % len(LINES)], **look)
+            panel.plot(steps, values.mean(axis=0), ls=LINES[variant % len(LINES)], **look)
             band = values.min(axis=0), values.max(axis=0)
             panel.fill_between(steps, *band, color=colour, alpha=0.15, lw=0)
         panel.set(xlabel="training step", ylabel=label)
@@ -150,8 +150,7 @@ def difference_maps(
                     style["color"] = "#ffffff"
                 weight = "bold" if shown else "normal"
                 panel.text(j, i - 0.12, f"{cell.mean:+.1f}", fontsize=11, weight=weight, **style)
-                bounds = f"[{cell.low:.1f}, {cell.high:.1f}]"
-                panel.text(j, i + 0.22, bounds, fontsize=8, **style)
+                panel.text(j, i + 0.22, f"[{cell.low:.1f}, {cell.high:.1f}]", fontsize=8, **style)
         panel.imshow(colours, aspect="auto")
         panel.set_title(title, fontsize=11)
         panel.set(xlabel=columns[0], ylabel=rows[0])
@@ -164,8 +163,7 @@ def difference_maps(
         panel.set_yticks(np.arange(0.5, shape[0] - 1), minor=True)
         panel.grid(which="minor", color="#bbbbbb", lw=0.6)
         panel.tick_params(which="minor", length=0)
-    scale = ScalarMappable(norm, DIVERGING)
-    figure.colorbar(scale, ax=list(grid[0]), label=label)
+    figure.colorbar(ScalarMappable(norm, DIVERGING), ax=list(grid[0]), label=label)
     figure.savefig(file, dpi=150)
     plt.close(figure)
 
@@ -192,7 +190,7 @@ def interval_curves(
                 x,
                 mean,
                 yerr=[mean - low, high - mean],
-                fmt=LINES[variant % len(LINES)],
+                ls=LINES[variant % len(LINES)],
                 color=colour,
                 marker="o",
                 ms=4,
@@ -207,22 +205,24 @@ def interval_curves(
 
 
 def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """The colour of each name's objective, and the number of its variant, from 0. "Hard EM, tau
-    100" is a variant of hard EM; variants differ in dashes or in shade."""
+    """The colour of each name's objective, and its number among those of this colour, from 0:
+    "Hard EM, tau 100" is a variant of hard EM. They differ in dashes or in shade."""
     variants: dict[str, int] = {}
     colours = dict(COLOURS)
     styles = {}
     for name in names:
         title = name.partition(",")[0]
         free = OTHER_COLOURS[(len(colours) - len(COLOURS)) % len(OTHER_COLOURS)]
-        styles[name] = colours.setdefault(title, free), variants.get(title, 0)
-        variants[title] = variants.get(title, 0) + 1
+        colour = colours.setdefault(title, free)
+        styles[name] = colour, variants.get(colour, 0)
+        variants[colour] = variants.get(colour, 0) + 1
     return styles
 
 
 def _finish_panel(panel: Axes) -> None:
     # Room for the markers of the highest values, however close they are to each other.
-    panel.set_ylim(0, max(panel.get_ylim()[1], 1.05 * panel.dataLim.y1))
+    low, high = (1.05 * bound for bound in panel.dataLim.intervaly)
+    panel.set_ylim(min(0, low), max(panel.get_ylim()[1], high))
     panel.grid(color="#dddddd", lw=0.6)
     panel.spines[["top", "right"]].set_visible(False)
 
@@ -230,7 +230,8 @@ def _finish_panel(panel: Axes) -> None:
 def _save(figure: Figure, panel: Axes, file: Path) -> None:
     """Saves the figure with one legend, taken from `panel`, above all panels."""
     handles, labels = panel.get_legend_handles_labels()
-    ncols = min(len(labels), max(2, int(figure.get_figwidth() / NAME_WIDTH)))
+    name_width = LINE_WIDTH + CHARACTER_WIDTH * max(map(len, labels))
+    ncols = min(len(labels), max(1, int(figure.get_figwidth() / name_width)))
     figure.legend(handles, labels, loc="outside upper center", ncols=ncols, frameon=False)
     figure.savefig(file, dpi=150)
     plt.close(figure)

@@ -53,8 +53,23 @@ def test_curves_end_where_the_first_seed_has_ended(tmp_path, calls_of):
         [{"step": step, "em": float(em)} for step, em in ((1, 6), (2, 9))],
     ]
     learning_curves({"MML": runs}, metrics={"em": "em"}, file=tmp_path / "curves.png")
-    [(_, (steps, values, _), _)] = calls
+    [(_, (steps, values), _)] = calls
     assert (list(steps), list(values)) == ([2], [5.0])
+
+
+def test_losses_below_0_and_all_of_many_objectives_are_visible(tmp_path, calls_of, monkeypatch):
+    calls, saved = calls_of("plot"), []
+    monkeypatch.setattr(
+        matplotlib.figure.Figure, "savefig", lambda self, *_, **__: saved.append(self)
+    )
+    names = [f"Some objective, weight {n}" for n in range(4)] + [f"Other {n}" for n in range(7)]
+    run = [{"step": step, "loss": 1.0 - step} for step in range(3)]
+    learning_curves(dict.fromkeys(names, [run]), metrics={"loss": "loss"}, file=tmp_path / "x.png")
+    assert len({(more["color"], more["ls"]) for *_, more in calls}) == len(names)
+    [figure] = saved
+    assert figure.axes[0].get_ylim()[0] < -1
+    figure.draw_without_rendering()
+    assert figure.bbox.x0 <= figure.legends[0].get_window_extent().x0
 
 
 def test_curves_of_equal_scores_stay_visible(tmp_path, calls_of):
@@ -78,8 +93,7 @@ def test_bars_stand_for_the_mean_of_the_runs(tmp_path, calls_of):
     more = {"bounds": bounds, "labels": ("|Z|", "em"), "file": tmp_path / "bars.png"}
     scores_by_group(scores, groups=groups, **more)
     drawn = [(list(x), list(height), more) for _, (x, height, _), more in calls]
-    heights = [height for _, height, _ in drawn]
-    assert heights == [[15.0, 30.5], [1.0, 2.0], [3.0, 4.0]]
+    assert [height for _, height, _ in drawn] == [[15.0, 30.5], [1.0, 2.0], [3.0, 4.0]]
     np.testing.assert_allclose(drawn[0][2]["yerr"], [[5.0, 0.5], [5.0, 0.5]])
     np.testing.assert_allclose(drawn[1][2]["yerr"], [[0.5, 0.0], [3.0, 0.0]])
     assert drawn[2][2]["yerr"] is None
