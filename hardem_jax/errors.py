@@ -18,6 +18,7 @@ MAX_MESSAGE = 1_000
 MAX_QUOTED = 160
 # Control, format (zero-width, bidirectional) and surrogate characters; line and paragraph breaks.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"  # part of the spelling of Persian and Hindi, and of emoji
 _QUOTED = re.compile(f"'[^']{{{MAX_QUOTED},}}'|\"[^\"]{{{MAX_QUOTED},}}\"")
 # Completes "expected a file, found ...".
 _FOUND = {
@@ -136,7 +137,9 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in _UNPRINTABLE else c
+        c.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(c) in _UNPRINTABLE and c not in _JOINERS
+        else c
         for c in text
     )
 

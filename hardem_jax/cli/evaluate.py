@@ -177,8 +177,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
         reasons = dict(collections.Counter(lost).most_common())
         if reasons:
             why = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-            count = " and count 0" if data.scored else ""
-            print(f"{len(lost)} of them were left out of the split{count}: {why}")
+            left = "of them were left out of the split and count 0"
+            left = left if data.scored else "others were left out of the split"
+            print(f"{len(lost)} {left}: {why}")
         print(f"peak memory: {peak_mib():.0f} MiB")
         return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
 
@@ -193,9 +194,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         """What the scores depend on: options, checkpoint, split."""
         name, digest = self.split_and_digest()
         check_run(self.run_dir)
-        options = {name: value for name, value in compared(self).items() if name != "type"}
         return {
-            "options": options,
+            "options": {name: value for name, value in compared(self).items() if name != "type"},
             "checkpoint": checkpoint_identity(self.run_dir, self.checkpoint),
             "split": {"name": name, "digest": digest},
         }

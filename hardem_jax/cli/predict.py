@@ -142,8 +142,7 @@ class PredictCommand(abc.ABC):
             return
         for rank, answer in enumerate(answers):
             first, *more = answer.lines(names, brief=rank > 0)
-            style = "bold" if rank == 0 else None
-            console.print(printable(first), style=style, markup=False)
+            console.print(printable(first), style="bold" if rank == 0 else None, markup=False)
             for line in more:
                 console.print(f"        {printable(line)}", markup=False)
         if not answers:
@@ -194,8 +193,8 @@ def asked(question: str | None, echo: Console | None = None) -> Iterator[str]:
     typed = sys.stdin.isatty()
     while True:
         try:
-            # A byte order mark begins some files.
-            question = input("question: " if typed else "").removeprefix("\ufeff")
+            # A byte order mark begins some files, and others end their lines with two characters.
+            question = input("question: " if typed else "").strip("\ufeff\r")
         except EOFError:
             return
         except UnicodeDecodeError as error:

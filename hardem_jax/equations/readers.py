@@ -24,6 +24,7 @@ from hardem_jax.data.exclusions import (
     EMPTY_QUESTION,
     NO_ANSWER,
     NO_ID,
+    REPEATED_ID,
     SEVERAL_SPANS,
     ExclusionCounts,
     with_help,
@@ -41,7 +42,7 @@ DATE = "answer is a date"
 NOT_A_NUMBER = with_help("answer is not a number", "write digits, such as -1,234.5, without a unit")
 TOO_LARGE = "answer too large for float64"
 #: Of these, questions that are not about numbers; all others belong to DROP_num and its scores.
-OUTSIDE_DROP_NUM = frozenset({ONE_SPAN, SEVERAL_SPANS, DATE, NO_ANSWER})
+OUTSIDE_DROP_NUM = frozenset({ONE_SPAN, SEVERAL_SPANS, DATE})
 # and warnings, for questions kept:
 CUT = "passage cut to its first words"
 NO_NUMBERS = "passage without numbers"
@@ -91,8 +92,9 @@ def read_number_rows(
 ) -> Iterator[NumericExample]:
     """Streams the questions of a file with one row for each, see `hardem_jax.data.rows`.
 
-    Of several answers, Z is that of the first, and the official metric takes any. ``columns`` says
-    what its columns are called; otherwise as `read_drop`.
+    Of several answers, Z is that of the first, and the official metric takes any. Of rows with the
+    same id, the first is used. ``columns`` says what its columns are called; otherwise as
+    `read_drop`.
 
     Example:
         >>> import pathlib, tempfile
@@ -106,7 +108,12 @@ def read_number_rows(
     """
 
     def records() -> Iterator[tuple[str, str, dict[str, Any]]]:
+        seen: set[str] = set()
         for place, row in read_rows(file, columns, "text"):
+            if row["id"] in seen:  # not one of DROP's, which the official metric counts again
+                skips.add(REPEATED_ID, row["id"])
+                continue
+            seen.add(row["id"])
             first, *others = [{"number": answer} for answer in row["answers"] or [""]]
             pair = {"query_id": row["id"], "question": row["question"]}
             pair |= {"answer": first, "validated_answers": others}
@@ -130,8 +137,7 @@ def _examples(
         if not find_numbers(passage, numbers):
             defects.add(NO_NUMBERS)
         for number, qa in enumerate(get_objects(record, "qa_pairs", place, required=True)):
-            at = f"{place}, question {number}"
-            example = _example(qa, passage_id, passage, at, skips)
+            example = _example(qa, passage_id, passage, f"{place}, question {number}", skips)
             if example is None:
                 continue
             found = defects | ({REPEATED} if example.id in seen else set())

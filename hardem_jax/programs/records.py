@@ -24,7 +24,9 @@ from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.records import TABLE_TEXTS, TableSolver
 from hardem_jax.tables.table import IdentityCache, Table, split_words
 
-NO_PROGRAM = with_help("no program gives the answer", "compare the answer with the cells")
+NO_PROGRAM = with_help(
+    "no program gives the answer", "compare the answer with the cells (numbers: without units)"
+)
 
 
 def program_question(question: TableQuestion, rules: ProgramRules) -> ProgramQuestion:

@@ -27,7 +27,7 @@ from hardem_jax.tables.table import MAX_WHOLE, Cell, split_words
 
 NO_QUERY = with_help(
     "no query gives the answer",
-    "compare the answer with the cells; programs (hardem programs) do more than queries",
+    "compare the answer with the cells (numbers: without units); programs do more than queries",
 )
 
 # and warning, for questions kept:

@@ -40,7 +40,6 @@ from hardem_jax.tables.table import Cell, Table
 
 # Warnings of `ExclusionCounts`:
 RAGGED = "table with rows of different lengths, padded"
-REPEATED = "question id occurs again"
 
 
 def read_table_questions(
@@ -48,14 +47,13 @@ def read_table_questions(
 ) -> Iterator[TableQuestion]:
     """Streams the questions of a file in a layout of `hardem_jax.data.rows`.
 
-    ``skips`` counts what is left out, by id: empty question, no answer given; it is warned of a
-    question id that occurred before. ``columns`` names the columns, or the keys of objects.
+    ``skips`` counts what is left out, by id: empty question, no answer given. ``columns`` names the
+    columns, or the keys of objects.
 
     Raises:
         InputError: with the line, what is not in this layout.
     """
     tables: dict[str, Table] = {}
-    seen: set[str] = set()
     for raw in raw_rows(path):
         place = raw.place
         if isinstance(raw.values.get("table"), dict):
@@ -70,9 +68,6 @@ def read_table_questions(
                 tables[name] = _read_file(Path(path).parent / "tables", name, place)
             record["table_id"] = name
         if question := _question(record, tables, place, skips):
-            if question.id in seen:
-                skips.warn(REPEATED, question.id)
-            seen.add(question.id)
             yield question
 
 

@@ -57,7 +57,7 @@ def to_table(source: Any) -> Table:
 def _columns_of_rows(source: Any) -> Iterator[tuple[str, list[Any]]]:
     rows = list(source) if isinstance(source, Iterable) else []
     if rows and all(isinstance(row, Mapping) for row in rows):
-        names = list(rows[0])
+        names = list(dict.fromkeys(name for row in rows for name in row))
         rows = [names, *([row.get(name) for name in names] for row in rows)]
     if not rows or any(isinstance(x, str) or not isinstance(x, Iterable) for x in rows):
         expected = "expected a dict of columns, rows, a DataFrame or the path of a CSV file"

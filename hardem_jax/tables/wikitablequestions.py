@@ -26,7 +26,7 @@ from hardem_jax.data.json_stream import PathLike, read_text
 from hardem_jax.errors import InputError
 from hardem_jax.tables.csv import file_inside, make_table
 from hardem_jax.tables.examples import TableQuestion
-from hardem_jax.tables.jsonl import RAGGED, REPEATED
+from hardem_jax.tables.jsonl import RAGGED
 from hardem_jax.tables.table import Table
 
 # Reason of `ExclusionCounts`, for questions left out:
@@ -50,8 +50,8 @@ def read_wikitablequestions(
     `values`, which the official evaluator compares; otherwise they are read out of the answers.
 
     ``skips`` counts what is left out, by id or line: no question id, empty question, no answer
-    given, table file missing. It is warned of a question id that occurred before and, by table, of
-    rows of different lengths, which are filled up, and of a table without rows.
+    given, table file missing. It is warned, by table, of rows of different lengths, which are
+    filled up, and of a table without rows.
 
     Raises:
         InputError: a file is missing or not in this layout, a table file is broken, or the tagged
@@ -61,7 +61,6 @@ def read_wikitablequestions(
     tagged_file = Path(folder, tagged_name(split)) if tagged else None
     values = {} if tagged_file is None else _values(tagged_file)
     tables: dict[str, Table | None] = {}
-    seen: set[str] = set()
     for number, record in _records(file, _COLUMNS):
         id, context = record["id"].strip(), record["context"]
         if not id:
@@ -76,9 +75,6 @@ def read_wikitablequestions(
         if tagged_file is not None and len(values.get(id, ())) != len(answer):
             expected = f"expected {len(answer)} values under 'targetCanon' for question {id}"
             raise InputError(f"{tagged_file}: {expected}, found {len(values.get(id, ()))}")
-        if id in seen:
-            skips.warn(REPEATED, id)
-        seen.add(id)
         table = tables[context]
         assert table is not None
         question = unescape(record["utterance"])

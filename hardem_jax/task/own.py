@@ -26,8 +26,9 @@ from hardem_jax.registry import task_module
 _DECIDED = {"out", "data", "dev", "train", "test", "file", "tokenizer", "split", "force"}
 
 
-def rows_of(examples: Any) -> list[dict[str, Any]]:
-    """The rows of a list of mappings, a pandas DataFrame, or a `datasets.Dataset`."""
+def rows_of(examples: Any, name: str = "example") -> list[dict[str, Any]]:
+    """The rows of a list of mappings, a pandas DataFrame, or a `datasets.Dataset`. One without an
+    id gets this name and its number, from 0."""
     if hasattr(examples, "itertuples"):  # a DataFrame
         examples = examples.to_dict("records")
     rows = list(examples)
@@ -35,7 +36,9 @@ def rows_of(examples: Any) -> list[dict[str, Any]]:
         if not isinstance(row, Mapping):
             found = type(row).__name__
             raise InputError(f"example {number}: expected a mapping, such as a dict, found {found}")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+    texts = ({str(key): value for key, value in row.items()} for row in rows)
+    own = {"id", "query_id"}
+    return [row if own & row.keys() else row | {"id": f"{name}-{n}"} for n, row in enumerate(texts)]
 
 
 def train_on(

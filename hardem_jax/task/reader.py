@@ -113,7 +113,7 @@ class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
             ...     examples, encoder="bert-base-uncased", out="runs/mine", dev=examples
             ... )
         """
-        rows, dev_rows = rows_of(examples), None if dev is None else rows_of(dev)
+        rows, dev_rows = rows_of(examples), None if dev is None else rows_of(dev, "dev")
         if dev_rows is None:
             rows, dev_rows = [row for n, row in enumerate(rows) if n % 10 != 9], rows[9::10]
         if not rows or not dev_rows:

@@ -38,9 +38,8 @@ def flags(tmp_path_factory):
         *("--windows.max-question-tokens", "8"),
     ]
     call(triviaqa, *prepare)
-    fewer = write_triviaqa(root / "fewer", questions=20)
     other = {
-        qa_file: fewer,
+        qa_file: write_triviaqa(root / "fewer", questions=20),
         root / "data": root / "other",
         root / "evidence": root / "fewer/evidence",
     }

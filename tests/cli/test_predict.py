@@ -10,13 +10,13 @@ from hardem_jax.errors import InputError
 
 
 def given(monkeypatch, content, *, typed=False, echo=None):
-    stdin = io.TextIOWrapper(io.BytesIO(content), "utf-8")
+    stdin = io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="\n")  # as that of Linux
     monkeypatch.setattr(stdin, "isatty", lambda: typed)
     monkeypatch.setattr("sys.stdin", stdin)
     return asked(None, echo)
 
 
-CONTENT = "\ufeffWho?\nWhat, José?\n \nHow?\n\n".encode()
+CONTENT = "\ufeffWho?\r\nWhat, José?\n \nHow?\n\n".encode()
 
 
 def test_a_pipe_is_read_to_its_end_and_typed_questions_end_with_a_blank_line(monkeypatch, capsys):

@@ -278,7 +278,7 @@ def test_a_wrong_type_is_an_error_with_its_place(tmp_path, name, path, value, ex
     assert path.startswith("/") or LAYOUTS[name].place in message
 
 
-@pytest.mark.parametrize("name", ["drop", "tables", "nq open", "dpr"])
+@pytest.mark.parametrize("name", ["drop", "nq open", "dpr"])
 def test_repeated_ids_are_warned_of(tmp_path, name):
     examples, skips = read(tmp_path, name, "query_id" if name == "drop" else "id", "a")
     assert [example.id for example in examples] == ["a", "a", "b"] and skips.total == 0

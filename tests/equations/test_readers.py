@@ -4,8 +4,13 @@ import json
 
 import pytest
 
-from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.equations.readers import parse_number, read_drop
+from hardem_jax.data.exclusions import NO_ANSWER, REPEATED_ID, ExclusionCounts
+from hardem_jax.equations.readers import (
+    OUTSIDE_DROP_NUM,
+    parse_number,
+    read_drop,
+    read_number_rows,
+)
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.errors import InputError
 
@@ -139,3 +144,12 @@ def test_real_drop(shared_dir, split, count, distinct, spans, cut):
         assert example.id == pair["query_id"] and passage.startswith(example.passage)
         assert example.golds == (pair["answer"], *pair["validated_answers"])
         assert example.answer == float(pair["answer"]["number"].replace(",", ""))
+
+
+def test_of_own_rows_with_one_id_the_first_is_used(tmp_path):
+    rows = [("a", 41), ("a", 38), ("n", None)]
+    lines = [{"id": id, "text": "41 or 38", "question": "How?", "answer": x} for id, x in rows]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    [found] = read_number_rows(tmp_path / "own.jsonl", skips=(skips := ExclusionCounts()))
+    assert (found.answer, skips.left_out) == (41, [("a", REPEATED_ID), ("n", NO_ANSWER)])
+    assert not skips.repetitions and NO_ANSWER not in OUTSIDE_DROP_NUM  # so it scores 0

@@ -112,6 +112,7 @@ def test_delimiters_are_found(read, delimiter):
         ("a,a,\n1,2,3\n", ("a", "a", ""), ((1.0, 2.0, 3.0),)),
         ('a,b\n\'; DROP TABLE t; --,"""x"""\n', ("a", "b"), (("'; DROP TABLE t; --", '"x"'),)),
         ("a,b\n", ("a", "b"), ()),
+        ("a;b, c\n2019;3,5\n", ("a", "b, c"), ((2019.0, "3,5"),)),  # as many commas
         ("sep=\n1\n", ("sep=",), ((1.0,),)),
         ("sep=;x\n1;2\n", ("sep=", "x"), ((1.0, 2.0),)),
     ],

@@ -125,8 +125,7 @@ def test_columns_of_csv_are_the_names_of_json_lines(read):
 def test_ids_are_those_of_documents(read):
     """Frames have NaN for a missing one, and make others floats."""
     found, _ = read(table(), *(line(id=id) for id in (..., None, "", float("nan"), 7.0, "x")))
-    names = [*(f"train-{n}" for n in range(1, 5)), "7", "x"]
-    assert [question.id for question in found] == names
+    assert [question.id for question in found] == [*(f"train-{n}" for n in range(1, 5)), "7", "x"]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_columns_rows_a_frame_and_a_file_give_one_table(tmp_path):
 def test_rows_may_lack_cells_and_names_and_have_none_beyond():
     table = to_table([["who", None], ["Ada"], ["Bo", 2]])
     assert table.header == ("who", "") and table.rows == (("Ada", None), ("Bo", 2))
+    assert to_table([{"a": 1}, {"b": "x"}]).header == ("a", "b")
     with pytest.raises(InputError, match="expected at most 1 cells, found .*'Bo', 2"):
         to_table([["who"], ["Bo", 2]])
 
@@ -66,8 +67,7 @@ def test_numbers_keep_their_type_and_missing_ones_are_null():
         (2, None, None, "two", "", "False"),
         (3, None, 3, "", "", "True"),
     )
-    columns = {name: list(frame[name]) for name in ("whole", "broken", "yes")}
-    again = to_table(columns)
+    again = to_table({name: list(frame[name]) for name in ("whole", "broken", "yes")})
     assert again.rows == tuple((row[0], row[1], row[5]) for row in table.rows)
     assert type(again.rows[0][0]) is int
 

@@ -101,7 +101,11 @@ def test_a_loop_that_is_given_is_evaluated_as_it_says(flags, expected, bert, tmp
 
 
 def test_rows_are_those_of_a_list_a_frame_or_whatever_yields_them():
-    assert rows_of(pandas.DataFrame(DOCUMENTS)) == rows_of(iter(DOCUMENTS)) == DOCUMENTS
+    named = [row | {"id": f"example-{n}"} for n, row in enumerate(DOCUMENTS)]
+    assert rows_of(pandas.DataFrame(DOCUMENTS)) == rows_of(iter(DOCUMENTS)) == named
+    assert rows_of([{"query_id": 7}, {"id": "a"}, {}]) == [
+        *({"query_id": 7}, {"id": "a"}, {"id": "example-2"})
+    ]
 
 
 def test_what_json_cannot_hold_is_left_out_or_told_if_it_is_needed():
