@@ -1,8 +1,7 @@
 """Data sets with Z built once, on one machine or on many: ``python -m experiments.build --help``.
 
 A build holds questions, documents and Z, in the shards of TFDS; no tokens, so that it serves every
-encoder. Without ``--folder``, official files are downloaded where there is a lasting record of
-their digest (TriviaQA, DROP, WikiSQL)::
+encoder. `experiments.download` gets official files::
 
     python -m experiments.build build --out built --folder drop data-set:drop-num
     python -m experiments.build build --out built --folder drop --beam direct_num_workers=8 \

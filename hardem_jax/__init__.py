@@ -7,7 +7,7 @@ import by name. Each name is imported when it is first used, so that commands th
 start quickly.
 """
 
-import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from hardem_jax.version import __version__ as __version__
@@ -53,6 +53,10 @@ __all__ = [
     "mml_loss",
 ]
 
+# The readers need flax, and say so when they are asked for.
+if importlib.util.find_spec("flax") is None:
+    __all__[:] = (name for name in __all__ if not name.endswith("Reader"))
+
 # Where each name is defined that is not among the losses.
 _HOMES = {
     **dict.fromkeys(("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"),
@@ -64,7 +68,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in (*__all__, *_HOMES):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES.get(name, "losses")
     try:

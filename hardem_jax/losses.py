@@ -434,7 +434,7 @@ def check_log_probs(
 
     Raises:
         ValueError: names the first bad row and the problem. Inside `jax.jit` it is raised when
-            the computation runs, as the cause of JAX's own runtime error.
+            the computation runs, in the message of JAX's own runtime error.
 
     Example:
         >>> check_log_probs(jnp.log(jnp.array([[0.1, 0.4], [0.5, 0.5]])))

@@ -80,7 +80,7 @@ class Download:
             squad, quoref, dpr-wikipedia or glove.
         out: each has a folder of its name in this one.
         keep_archives: do not delete archives that were unpacked.
-        mirror: address of a folder that holds all files under their own names, to read them from.
+        mirror: http, https or ftp address of a folder with all files under their own names.
     """
 
     datasets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME ...")]

@@ -113,7 +113,7 @@ def searched_reward_loss(
         return log_probs, (where, found)
 
     log_probs, backward, (where, found) = jax.vjp(with_rest, theta, has_aux=True)
-    where = where & jnp.isfinite(log_probs)
+    where = where & (log_probs != -jnp.inf)  # not `isfinite`: NaN has to show
     count = jnp.maximum(jnp.sum(jnp.any(where, axis=-1), dtype=jnp.float32), 1)
 
     def weighted(values: Array, phi: Any) -> Array:

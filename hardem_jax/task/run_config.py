@@ -19,7 +19,9 @@ T = TypeVar("T")
 def check_run(run_dir: Path) -> None:
     """Checks that a folder holds a run whose configuration and vocabulary are intact."""
     if not os.path.isfile(run_dir / "config.json"):
-        found = (kind_of(run_dir) or "no config.json in it") + offered(run_dir, "best", "last")
+        kind = kind_of(run_dir)  # "a run" if it has lost this file
+        found = kind if kind and kind != "a run" else "no config.json in it"
+        found += offered(run_dir, "best", "last")
         raise InputError(f"{run_dir}: expected the folder of a run, found {found}")
     if has_checksums(run_dir):  # none if it was killed before it wrote them
         verify_checksums(run_dir)

@@ -74,8 +74,7 @@ def unrolled(params, weights, rate=0.7):
         return -jnp.sum(q * log_probs) / jnp.sum(found)
 
     step = jax.grad(inner)(params)
-    after = jax.tree.map(lambda x, g: x - rate * g, params, step)
-    return inner(params), held_out(after)
+    return inner(params), held_out(jax.tree.map(lambda x, g: x - rate * g, params, step))
 
 
 def close(one, other, **tolerance):
@@ -93,6 +92,14 @@ def test_the_gradient_is_that_through_the_unrolled_step():
     close(grads, (expected, meta), atol=1e-5)
     assert np.abs(meta).max() > 0.01 and -1 <= metrics["agreement"] <= 1
     assert metrics["agreement"] != 0
+
+
+def test_nan_shows(monkeypatch):
+    value = held_out(parameters()[0])
+    monkeypatch.setitem(globals(), "held_out", lambda params: value)
+    whole = policy
+    monkeypatch.setitem(globals(), "policy", lambda *given: whole(*given).at[0, 0].set(jnp.nan))
+    assert questions()["where"][0, 0] and np.isnan(loss(*parameters())[0])
 
 
 def test_without_anything_found_there_is_no_gradient():

@@ -146,7 +146,7 @@ class Plan(Sequence[Step], abc.ABC):
         if num_items < config.batch_size:
             raise InputError(
                 f"training data: expected at least one batch of {config.batch_size} inputs with a "
-                f"solution, found {num_items}; choose a smaller --batches.batch-size"
+                f"solution, found {num_items}; choose smaller batches (batch-size)"
             )
         longest = int(sizes[:, 0].max(initial=0))
         limit = min(config.buckets[-1], config.packed_tokens or longest)
@@ -362,8 +362,7 @@ def _packed(
             part = part[:-1]
         parts.append(_filled_up(part, size))
         begin += len(part)
-    nothing = np.full(size, PADDING)
-    parts += [nothing] * (-len(parts) % num_devices)
+    parts += [np.full(size, PADDING)] * (-len(parts) % num_devices)
     grouped = range(0, len(parts), num_devices)
     return num_rows, [np.concatenate(parts[i : i + num_devices]) for i in grouped]
 
