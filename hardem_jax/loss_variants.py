@@ -61,8 +61,7 @@ def kept(
         >>> print(kept(jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]])), threshold=0.5))
         [ True False]
     """
-    z = Rows.weighted(log_probs, **rows)
-    return _kept(z, threshold, keep_single)
+    return _kept(Rows.weighted(log_probs, **rows), threshold, keep_single)
 
 
 def _kept(z: Rows, threshold: Array | float, keep_single: Array | bool) -> Array:

@@ -151,8 +151,7 @@ class EM:
     ) -> tuple[Array, dict[str, Array]]:
         from hardem_jax import losses
 
-        posterior = posteriors.at(self.posterior, step, key)
-        return losses.em_loss(log_probs, posterior, **rows), {}
+        return losses.em_loss(log_probs, posteriors.at(self.posterior, step, key), **rows), {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,9 +131,8 @@ def _allennlp(name, gold, predictions, out):
 
 
 def _output(script, *arguments, **environment):
-    command = [sys.executable, script, *arguments]
     done = subprocess.run(
-        list(map(str, command)),
+        list(map(str, [sys.executable, script, *arguments])),
         env=os.environ | environment,
         capture_output=True,
         text=True,

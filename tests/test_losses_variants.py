@@ -196,11 +196,10 @@ def test_distinct_keeps_the_first_of_each_id(seed):
     # Ragged, rows interleaved, the order within a row kept.
     order = np.lexsort((np.arange(54), rng.permutation(54) // 6))
     order = order[np.argsort(order % 9, kind="stable")]
-    segment_ids = np.append(order // 9, 6)
     got = distinct(
         np.append(ids.ravel()[order], ids[0, 0]),
         where=np.append(where.ravel()[order], True),
-        segment_ids=segment_ids,
+        segment_ids=np.append(order // 9, 6),
         num_segments=6,
     )
     assert not got[-1]

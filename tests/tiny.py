@@ -103,11 +103,10 @@ def modernbert_tokenizer(*, vocab_size: int = 400) -> Tokenizer:
     # Behind the words, and the blanks as plain added tokens.
     tokenizer.add_tokens([AddedToken(" " * count, normalized=True) for count in (4, 3, 2)])
     tokenizer.add_special_tokens(["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
-    special = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=special,
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer

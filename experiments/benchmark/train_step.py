@@ -120,8 +120,7 @@ class TrainStep(StepFlags):
         }
         title = "One complete training step, medians over rounds (quartiles)"
         drawn = table(title, rows, columns, left=2)
-        content = {"device": found, "results": results}
-        report.write(content, drawn, *self._notes(found, results))
+        report.write({"device": found, "results": results}, drawn, *self._notes(found, results))
 
     def groups(self) -> list[tuple[Variant, ...]]:
         """Variants that take turns, one group after the other."""

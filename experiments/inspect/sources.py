@@ -164,8 +164,7 @@ def _cut(run_dir: Path, folder: Path, split: str, count: int, scratch: Path) -> 
     build = open_build(folder)
     if build.kind != "documents":
         raise InputError(f"--data: {folder}: expected documents, found a build for {build.kind}")
-    run = RunConfig(run_dir, SpanTask.NAME)
-    task, exclusions = SpanTask.restore(run), ExclusionCounts()
+    task, exclusions = SpanTask.restore(RunConfig(run_dir, SpanTask.NAME)), ExclusionCounts()
     prepare_split(
         itertools.islice(iter(build.examples(split)), count),
         scratch / "windows",
@@ -242,8 +241,7 @@ def _ask(
     views = setting.views(trained.task, data, inputs, readings)
     if not data.scored:
         return {index: Said(view) for index, view in enumerate(views)}
-    answers = trained.task.score(data, iter(readings))[1]
-    shown = trained.task.shown(data, answers)
+    shown = trained.task.shown(data, trained.task.score(data, iter(readings))[1])
     return {
         index: Said(view, one.answer, one.correct)
         for index, (view, one) in enumerate(zip(views, shown, strict=True))

@@ -108,8 +108,7 @@ def _start(width: int, warm: int, num_train: int, seed: int) -> Any:
     params = start_reader(planted_tokenizer().vocab_size, width, seed=seed)[1]
     if warm:
         train, sizes, _ = _data(Knobs(size=1).corpus(num_train=num_train, num_dev=1))
-        settings = Settings(steps=warm, width=width)
-        params = _train(settings, MML(), params, train, sizes, seed)
+        params = _train(Settings(steps=warm, width=width), MML(), params, train, sizes, seed)
     return jax.device_get(params)
 
 

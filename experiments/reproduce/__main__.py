@@ -201,8 +201,7 @@ def _costs(stages: list[Stage]) -> str:
     if unknown := sum(stage.bytes is None for stage in stages):
         costs.append(f"{unknown} downloads of unknown size")
     for machine in MACHINES if any(stage.tokens for stage in stages) else ():
-        hours = sum(stage.hours(machine) for stage in stages)
-        costs.append(f"{hours:.1f} h on {machine}")
+        costs.append(f"{sum(stage.hours(machine) for stage in stages):.1f} h on {machine}")
     return f": {', '.join(costs)}" if costs else ""
 
 

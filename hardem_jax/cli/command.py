@@ -121,8 +121,7 @@ def listing(usage: str, about: Mapping[str, str | None]) -> str:
     width = max(map(len, about))
     first = {name: (text or "").strip().partition("\n")[0] for name, text in about.items()}
     lines = [f"  {name:<{width}}  {text.replace('``', '')}" for name, text in first.items()]
-    more = f"More about one: {usage} --help"
-    return "\n".join([f"usage: {usage} ...", "", *lines, "", more])
+    return "\n".join([f"usage: {usage} ...", "", *lines, "", f"More about one: {usage} --help"])
 
 
 def _without(flag: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -24,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             about = {name: importlib.import_module(home).__doc__ for name, home in known.items()}
             print(listing("hardem TASK", about))
         elif task in known:
-            commands = task_module(task, "commands").COMMANDS
-            run_command(commands, prog=f"hardem {task}", argv=words)
+            run_command(task_module(task, "commands").COMMANDS, prog=f"hardem {task}", argv=words)
         else:
             expected = f"expected one of {', '.join(known)}"
             raise InputError(f"hardem: {expected}, found {task!r}{nearest(task, known)}")

@@ -165,12 +165,11 @@ class BuiltSplit:
 
         self.questions: Sequence[Any] = Examples(Subset(records, places), read)
         self.left_out = reasons(index["left_out"], kept)
-        counts = {n: found for n, found in build.meta["splits"][split].items() if n != "report"}
         self.meta: dict[str, Any] = {
             "format": build.meta["format"],
             "data set": build.meta["data set"],
             **build.meta["options"],
-            **counts,
+            **{n: found for n, found in build.meta["splits"][split].items() if n != "report"},
         }
 
 

@@ -172,8 +172,7 @@ def prepare_split(
                 writer.write(len(set_sizes), windows)
                 set_sizes.append(question.num_solutions)
                 kept.add(question.id)
-                row = dataclasses.asdict(question)
-                questions.write(json.dumps(row, ensure_ascii=False) + "\n")
+                questions.write(json.dumps(dataclasses.asdict(question), ensure_ascii=False) + "\n")
         positives, negatives = writer.close()
         if not set_sizes:
             use = "evaluate" if keep_without_mention else "train"
@@ -267,8 +266,7 @@ def _why_no_mention(
         return FILTERED, ""
     words = [split_words(document.text) for document in example.documents]
     if example.mentions is None:  # otherwise it does not matter what a search would find
-        matchers = alias_matchers(example.aliases, all_required=example.all_required)
-        for matcher in matchers:
+        for matcher in alias_matchers(example.aliases, all_required=example.all_required):
             if not any(len(enumerate_spans(own, matcher)) for own in words):
                 return NOT_IN_DOCUMENTS, next(iter(matcher.aliases), "")
     elif not example.mentions:

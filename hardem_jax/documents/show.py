@@ -108,8 +108,7 @@ def document_record(example: ReadingExample, choose: Choose = everything) -> Rec
             label = f"Document {n + 1}: {document.id}" if several else "Document"
             for begin, end in _surroundings([(a, b) for [(m, a, b)] in spans if m == n], size):
                 part = f", characters {begin:,}-{end:,} of {size:,}" if end - begin < size else ""
-                piece = document.text[begin:end]
-                found.append(_text(label + part, (n, begin, end), piece, spans))
+                found.append(_text(label + part, (n, begin, end), document.text[begin:end], spans))
         return found
 
     return mentions_record(example, mentions, len(mentions), choose, texts)

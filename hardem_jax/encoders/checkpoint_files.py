@@ -35,8 +35,7 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
     fetch = functools.partial(download, name_or_path, what="a checkpoint")
     if not weights:
         return fetch(["config.json"])
-    patterns = ["config.json", "model*.safetensors", "model*.index.json", SELECTOR_FILE]
-    folder = fetch(patterns)
+    folder = fetch(["config.json", "model*.safetensors", "model*.index.json", SELECTOR_FILE])
     if not _weight_files(folder):
         # Only now: most repositories hold both formats, and one is enough.
         folder = fetch(["config.json", "pytorch_model*"])

@@ -43,8 +43,7 @@ class BiLSTMs(nnx.Module):
         bound = 1 / math.sqrt(hidden)
 
         def param(*shape: int) -> nnx.Param:
-            values = jax.random.uniform(rngs.params(), shape, jnp.float32, -bound, bound)
-            return nnx.Param(values)
+            return nnx.Param(jax.random.uniform(rngs.params(), shape, jnp.float32, -bound, bound))
 
         each = (num_lstms, _DIRECTIONS)
         self.kernel = param(inputs, *each, GATES * hidden)

@@ -126,8 +126,7 @@ class ModernBertLayer(SelfAttention):
         attention: Implementation,
         recompute_attention: bool,
     ):
-        window = config.window(number)
-        super().__init__(config, dtype, attention, recompute_attention, window)
+        super().__init__(config, dtype, attention, recompute_attention, config.window(number))
 
         def dense(inputs: int, outputs: int, stddev: float = _INIT_STDDEV) -> Linear:
             return Linear(

@@ -236,8 +236,7 @@ def architecture(model_type: Any) -> Architecture:
     if not isinstance(model_type, str) or model_type not in _MODULES:
         names = ", ".join(_MODULES)
         raise InputError(f"model_type: expected one of {names}, found {model_type!r}")
-    module = importlib.import_module(f"{__package__}.{_MODULES[model_type]}")
-    return module.ARCHITECTURE
+    return importlib.import_module(f"{__package__}.{_MODULES[model_type]}").ARCHITECTURE
 
 
 def untrained_encoder(config: EncoderConfig, **computed: Any) -> Encoder:

@@ -54,8 +54,7 @@ class Pooling(nnx.Module):
 
     def __call__(self, x: jax.Array, where: jax.Array) -> jax.Array:
         """[B, T, D] float32, true words [B, T] -> [B, D]."""
-        weights = masked.softmax(self.score(x)[..., 0], where)
-        return jnp.einsum("bt,btd->bd", weights, x)
+        return jnp.einsum("bt,btd->bd", masked.softmax(self.score(x)[..., 0], where), x)
 
 
 class NAQANet(nnx.Module):
@@ -197,7 +196,6 @@ class NAQANet(nnx.Module):
     def _signs(self, batch, first, last, p) -> jax.Array:
         # Padding may hold any number; a gather out of range would turn it into NaN.
         places = jnp.where(batch["numbers_where"], batch["number_tokens"], 0)[..., None]
-        states = jnp.concatenate([first, last], axis=-1)
-        numbers = jnp.take_along_axis(states, places, axis=1)
+        numbers = jnp.take_along_axis(jnp.concatenate([first, last], axis=-1), places, axis=1)
         shape = (*numbers.shape[:2], p.shape[-1])
         return self.signs(jnp.concatenate([numbers, jnp.broadcast_to(p[:, None], shape)], axis=-1))

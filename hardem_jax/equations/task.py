@@ -96,9 +96,8 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
 
     @classmethod
     def restore(cls, run: RunConfig, **inference: Any) -> Self:
-        own = run.flags("inference", EquationInference)
         return cls(
-            dataclasses.replace(own, **inference),
+            dataclasses.replace(run.flags("inference", EquationInference), **inference),
             run.section("rules", EquationRules),
             run.section("numbers", NumberConfig),
         )

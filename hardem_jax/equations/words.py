@@ -64,8 +64,7 @@ def split_words(text: str, *, limit: int | None = None) -> Words:
 def words_at(words: Words, starts: Sequence[int] | np.ndarray) -> np.ndarray:
     """[M] int32, the word that holds each character, or else the next word; T beyond the last
     word."""
-    ends = words.offsets[:, 1]
-    return np.searchsorted(ends, np.asarray(starts), side="right").astype(np.int32)
+    return np.searchsorted(words.offsets[:, 1], np.asarray(starts), side="right").astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)

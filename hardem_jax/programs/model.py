@@ -292,8 +292,7 @@ def _suitable_links(batch: Mapping[str, Array], operators: np.ndarray) -> Array:
 
 def _mean(tokens: Array, inside: Array) -> Array:
     """``[B, T, D]``, ``[B, N, T]`` bool -> ``[B, N, D]``; zeros where there are none."""
-    weights = masked.softmax(jnp.zeros(inside.shape), inside)
-    return jnp.einsum("bnt,btd->bnd", weights, tokens)
+    return jnp.einsum("bnt,btd->bnd", masked.softmax(jnp.zeros(inside.shape), inside), tokens)
 
 
 def _take(x: Array, places: Array) -> Array:

@@ -143,5 +143,4 @@ def test_no_byte_is_lost(bucket, tmp_path, end):
     folder = store.Folder(bucket)
     folder.upload({name: tmp_path / name for name in contents})
     folder.download({name: tmp_path / f"{name}.found" for name in contents})
-    found = {name: (tmp_path / f"{name}.found").read_bytes() for name in contents}
-    assert found == contents
+    assert {name: (tmp_path / f"{name}.found").read_bytes() for name in contents} == contents

@@ -247,8 +247,7 @@ def test_an_upload_that_fails_ends_the_command_in_one_line(in_memory, monkeypatc
 @pytest.mark.parametrize("name", ["../../out", "a/../../out", "a//b", "./a"])
 def test_no_object_is_written_outside_of_the_copy(in_memory, monkeypatch, name):
     folder = Folder(in_memory)
-    about = {"size": 1, "ETag": "e"}
-    found = {f"{in_memory.removeprefix('s3://')}/{name}": about}
+    found = {f"{in_memory.removeprefix('s3://')}/{name}": {"size": 1, "ETag": "e"}}
     monkeypatch.setattr(folder._files, "find", lambda root, detail: found)
     with pytest.raises(InputError, match="expected names of files, found the object"):
         copy(in_memory)

@@ -118,8 +118,7 @@ def test_the_template_is_that_of_the_post_processor(name):
     official = tokenizer.encode("Who lives?", "Ada  lives in Rome.")
     joined = pieces.template.join(first, second)
     assert joined.tolist() == official.ids and joined.dtype == np.int32
-    start = pieces.template.second_start(len(first))
-    assert start == official.sequence_ids.index(1)
+    assert pieces.template.second_start(len(first)) == official.sequence_ids.index(1)
     assert len(joined) == len(first) + len(second) + pieces.template.num_special_tokens
 
 

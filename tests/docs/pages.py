@@ -10,5 +10,4 @@ DOCS = ROOT / "docs"
 def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of a language on a page of docs, in order."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    fenced = rf"^```{language}\n(.*?)^```$"
-    return re.findall(fenced, text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)

@@ -49,8 +49,7 @@ def test_z_is_every_sentence_with_the_answer(tmp_path):
 @pytest.mark.slow
 def test_the_new_task_trains_compares_and_evaluates(tmp_path, capsys):
     file = write_squad_layout(tmp_path / "squad.json", questions=48)
-    variables = {"TRAIN": str(file), "DEV": str(file), "STEPS": "60"}
-    run_shell("new_task.md", tmp_path, variables)
+    run_shell("new_task.md", tmp_path, {"TRAIN": str(file), "DEV": str(file), "STEPS": "60"})
     scores = json.loads((tmp_path / "runs" / "sentences" / "comparison.json").read_text())
     assert "hard-em" in json.dumps(scores)
     # A task from elsewhere is inspected like those of the project.

@@ -27,8 +27,7 @@ def finished(tmp_path_factory):
     python(ROOT / script, *flags, "--train", 16, "--dev", 8, folder=folder)
     encoder = write_checkpoint(folder / "bert", positions=192, layers=3)
     variables = {"DATA": "data/lives", "ENCODER": str(encoder), "STEPS": "4"}
-    printed = run_shell("tutorial.md", folder, variables, leave_out="pip install")
-    return folder, printed
+    return folder, run_shell("tutorial.md", folder, variables, leave_out="pip install")
 
 
 @pytest.mark.slow

@@ -87,10 +87,9 @@ def test_choices_move_nothing_in_the_document(tokenizer):
     text = "xx Bo yyyy zz Bo ww Bo"
     fields = {"aliases": ("yes", "Bo"), "true_mention": (0, 14, 16)}
     room = dataclasses.replace(CHOICES, max_tokens=32)
-    plain = dataclasses.replace(SMALL, max_tokens=20)
     pairs = zip(
         make_windows(example(text, **fields), tokenizer, room),
-        make_windows(example(text, **fields), tokenizer, plain),
+        make_windows(example(text, **fields), tokenizer, dataclasses.replace(SMALL, max_tokens=20)),
         strict=True,
     )
     for window, without in pairs:

@@ -25,11 +25,10 @@ def make(**more):
 @pytest.fixture
 def batch():
     """Three texts of 9, 6 and no tokens; two numbers of the first begin in the same wordpiece."""
-    where = jnp.arange(9)[None, :] < jnp.array([[9], [6], [0]])
     return dict(
         token_ids=jax.random.randint(jax.random.key(0), (3, 9), 0, 20),
         token_type_ids=jnp.zeros((3, 9), jnp.int32),
-        where=where,
+        where=jnp.arange(9)[None, :] < jnp.array([[9], [6], [0]]),
         number_tokens=jnp.array([[2, 5, 5], [4, 0, 0], [0, 0, 0]]),
         numbers_where=jnp.array([[True] * 3, [True, False, False], [False] * 3]),
     )

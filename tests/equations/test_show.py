@@ -73,8 +73,7 @@ def test_a_prediction_outside_of_z_says_where_its_numbers_are():
     assert view.predicted == -1 and view.places == [0]
     [view] = views(task, None, data, [other], [(0, said)])
     assert view.predicted == 0 and view.places == [1]  # whose text is that of the first
-    words = [(n, (PASSAGE, QUESTION)[n][a:b]) for n, a, b in view.spans]
-    assert words == [(0, "41"), (1, "38")]
+    assert [(n, (PASSAGE, QUESTION)[n][a:b]) for n, a, b in view.spans] == [(0, "41"), (1, "38")]
 
 
 def test_constants_have_no_place_and_numbers_follow_the_formula():

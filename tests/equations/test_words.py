@@ -84,8 +84,7 @@ def test_vocabulary_round_trip(tmp_path):
 
 def test_characters_are_cut_and_padded():
     vocabulary = Vocabulary(tuple("abcd"), lower=False)
-    ids = char_ids(split_words("abcda A"), vocabulary, length=3)
-    assert ids.tolist() == [[2, 3, 4], [1, 0, 0]]
+    assert char_ids(split_words("abcda A"), vocabulary, length=3).tolist() == [[2, 3, 4], [1, 0, 0]]
     assert char_ids(split_words(""), vocabulary).shape == (0, 16)
 
 

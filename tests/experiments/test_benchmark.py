@@ -31,8 +31,7 @@ def fails(capsys, *arguments):
 
 def run(capsys, out, *arguments):
     """The JSON file and what was printed."""
-    argv = [*TINY, *arguments, "--out", str(out)]
-    run_command(train_step.TrainStep, prog="test", argv=argv)
+    run_command(train_step.TrainStep, prog="test", argv=[*TINY, *arguments, "--out", str(out)])
     return json.loads(out.read_text()), capsys.readouterr().out
 
 
@@ -199,8 +198,7 @@ def test_figures_are_those_of_what_the_variant_reads():
     where = STEPS["equations"].batch(setting.batch_sizes)["where"]
     assert found["equations"]["tokens_per_s"] == where.sum() / 0.5 < 2 * 4 * 64
     assert found["equations"]["mfu"] == pytest.approx(step_flops(setting) / 0.5 / 1e15)
-    own_encoder = [found["naqanet"][x] for x in ("tokens_per_s", "mfu")]
-    assert own_encoder == [None] * 2
+    assert [found["naqanet"][x] for x in ("tokens_per_s", "mfu")] == [None] * 2
 
 
 def test_turns_change_and_no_round_begins_that_would_end_too_late(monkeypatch):

@@ -169,8 +169,7 @@ def test_predict_shows_the_answer_and_where_it_comes_from(ask):
         share, _, rest = line.strip().partition("%  ")
         value, _, formula = rest.partition(" = ")
         shares.append(float(share))
-        numbers = formula.replace("{", "").replace("}", "")
-        assert eval(numbers) == float(value)
+        assert eval(formula.replace("{", "").replace("}", "")) == float(value)
     assert shares == sorted(shares, reverse=True) and shares[0] < 100
     formula = lines[0].partition(" = ")[2]
     sentences = [line.strip() for line in answers if line not in lines]

@@ -100,9 +100,8 @@ def root(tmp_path_factory):
 
 
 def test_the_run_folder_holds_the_vocabularies(root):
-    words = Vocabulary.load(root / "run" / "words.json")
     # Words of the training split that have a vector, most frequent first.
-    assert set(words.entries) == set(WORDS)
+    assert set(Vocabulary.load(root / "run" / "words.json").entries) == set(WORDS)
     assert set("0123456789?") < set(Vocabulary.load(root / "run" / "characters.json").entries)
 
 
@@ -150,8 +149,7 @@ def test_given_word_vectors_stay_as_they_are(root):
 def test_without_a_file_vectors_are_learned(root):
     split = NumericQuestions.open(root / "built", "train")
     sizes = {name.replace("-", "_"): size for name, size in SIZES.items()}
-    config = NAQANetModelConfig(**sizes)
-    model = NAQANetModel.start(config, split, seed=0)
+    model = NAQANetModel.start(NAQANetModelConfig(**sizes), split, seed=0)
     # Numbers that occur once are unknown words, to be learned from.
     assert "yards" in model.words.entries and "50" not in model.words.entries
     module: NAQANet = nnx.merge(model.graphdef, model.params)

@@ -139,8 +139,7 @@ def test_a_tiny_grid_from_end_to_end(tmp_path, capsys):
     assert [step._cache_size() for step in steps] == [1, 1]
     # A run depends on nothing that was run before it.
     regimes = Regimes(steps=3, num_train=64, num_dev=20, maps=("size-noise",), objectives=("mml",))
-    values = Values(size=(2,), noise=(0.5,))
-    [run] = dataclasses.replace(regimes, values=values, seeds=(0,)).runs()
+    [run] = dataclasses.replace(regimes, values=Values(size=(2,), noise=(0.5,)), seeds=(0,)).runs()
     assert training.make(run)["outcomes"] == runs[0]["outcomes"]
     assert (tmp_path / "map-size-noise.png").stat().st_size > 10_000
     assert "4 of 4" in capsys.readouterr().out

@@ -44,8 +44,7 @@ def test_every_stage_is_a_command_that_reads_what_others_wrote(table, task, tmp_
 
 
 def test_the_plan_of_all_tasks_downloads_and_indexes_once(tmp_path):
-    stages = Reproduce(table="table3", out=tmp_path).stages()
-    names = [stage.name for stage in stages]
+    names = [stage.name for stage in Reproduce(table="table3", out=tmp_path).stages()]
     assert len(set(names)) == len(names)
     assert names.index("index") < names.index("runs/nq-open")
     downloads = {name.partition("/")[2] for name in names if name.startswith("data/")}

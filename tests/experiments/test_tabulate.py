@@ -52,8 +52,7 @@ def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     runs = [finished(), finished(seed=1), finished(conditions="mean"), finished(**supervised)]
     found = rows([*runs, finished("Hard EM")])
     data = "contents of data.supervised true"
-    names = ["MML", "MML, conditions mean", f"MML, {data}", "Hard EM"]
-    assert list(found) == names
+    assert list(found) == ["MML", "MML, conditions mean", f"MML, {data}", "Hard EM"]
     assert found["MML"] == dict(enumerate(runs[:2]))
 
 

@@ -99,7 +99,6 @@ def test_there_may_be_no_links_or_no_fields(num_fields, num_links, ruled):
     expected |= {(0, field, -1, -1, -1) for field in range(num_fields)}
     expected |= set(itertools.product([1], [-1], [-1], range(num_links), range(num_links)))
     best, scores = programs.top(30, within=within)
-    possible = set(map(tuple, best[scores > -jnp.inf].tolist()))
-    assert possible == expected
+    assert set(map(tuple, best[scores > -jnp.inf].tolist())) == expected
     samples, log_probs = programs.sample(KEYS[0], 50, within=within)
     assert {tuple(z) for z in samples[0].tolist()} <= expected and jnp.isfinite(log_probs).all()

@@ -98,8 +98,7 @@ def test_candidates_are_those_of_z_tot(rules):
 
 def test_solutions_are_found_and_remembered_without_z():
     """A row of padding in the batch changes nothing."""
-    objective = BeamHardEM(beam=0, samples=32, memory=4)
-    training = searching(objective)
+    training = searching(BeamHardEM(beam=0, samples=32, memory=4))
     assert all(len(q.programs) for q in QUESTIONS) and not any(
         len(q.programs) for q in training.data.questions
     )
@@ -127,8 +126,7 @@ def test_solutions_are_found_and_remembered_without_z():
 @pytest.mark.slow
 def test_searching_finds_programs_and_is_rewarded_more(tmp_path):
     """And a run that was killed ends as if it had not been."""
-    objective = MAPO(samples=16, explore=8)
-    training = searching(objective)
+    training = searching(MAPO(samples=16, explore=8))
     first = logits(len(QUESTIONS[0].links), np.zeros)
     model = OneByOne(first, len(QUESTIONS), distribution)
     learns_and_resumes(tmp_path, training, model, inputs_of(QUESTIONS))

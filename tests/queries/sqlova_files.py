@@ -71,6 +71,5 @@ def write(torch, folder, parser, bert):
     for key, state in files.items():
         tensors = collections.OrderedDict((name, torch.from_numpy(x)) for name, x in state.items())
         # The format of PyTorch in 2019, when the authors published theirs.
-        file = folder / f"{key}_best.pt"
-        torch.save({key: tensors}, file, _use_new_zipfile_serialization=False)
+        torch.save({key: tensors}, folder / f"{key}_best.pt", _use_new_zipfile_serialization=False)
     return [folder / f"{key}_best.pt" for key in files]

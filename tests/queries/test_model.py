@@ -134,8 +134,7 @@ def test_every_parameter_learns_and_dropout_is_asked_for(units):
         model = nnx.merge(graphdef, params)
         return mml_loss(model(batch, rngs=nnx.Rngs(dropout=0)).log_prob(z[:, None]))
 
-    grads = jax.jit(jax.grad(loss))(params)
-    for path, grad in jax.tree_util.tree_leaves_with_path(grads):
+    for path, grad in jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params)):
         name = jax.tree_util.keystr(path)
         # Added to all scores of a softmax alike; nothing else may be dead.
         if "bias" in name and ("['key']" in name or name.startswith(SOFTMAXES)):

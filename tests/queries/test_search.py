@@ -87,11 +87,10 @@ def test_a_reward_is_membership_in_z(rules):
     spans = [(s, e) for s in range(4) for e in range(s, 4)]
     one = [[[c, o, s, e] for o in range(3) for s, e in spans] for c in range(2)]
     clauses = [[], *one[0], *one[1], *(x + y for x in one[0] for y in one[1])]
-    heads = itertools.product(range(2), range(6))
     space = np.array(
         [
             [*head, len(clause) // 4, *clause] + [-1] * (12 - len(clause))
-            for head in heads
+            for head in itertools.product(range(2), range(6))
             for clause in clauses
         ]
     )
@@ -139,8 +138,7 @@ def test_deleting_z_from_the_data_changes_nothing(objective):
     assert all(len(q.queries) for q in QUESTIONS) and not any(len(q.queries) for q in without)
     batch = batch_of(objective)
     with_z = value_and_grad(objective, batch)
-    without_z = value_and_grad(objective, batch, without)
-    jax.tree.map(np.testing.assert_array_equal, with_z, without_z)
+    jax.tree.map(np.testing.assert_array_equal, with_z, value_and_grad(objective, batch, without))
     (value, metrics), grads = with_z
     assert float(metrics["found"]) > 0 and np.isfinite(value)
     assert max(float(jnp.abs(g).max()) for g in jax.tree.leaves(grads)) > 0

@@ -22,8 +22,7 @@ def rows_of(rng, number: int) -> list[tuple[str, str, str]]:
 
 
 def save(file: Path, rows, header: str = HEADER) -> Path:
-    text = "\n".join([header, *("\t".join(row) for row in rows)]) + "\n"
-    data = text.encode()
+    data = ("\n".join([header, *("\t".join(row) for row in rows)]) + "\n").encode()
     file.write_bytes(gzip.compress(data) if file.suffix == ".gz" else data)
     return file
 

@@ -58,8 +58,7 @@ def test_json_lines(read):
         r'{"id": "z", "contents": "\"The \"Sun\"\"\nold \"and\"\nnew"}',
     ]
     found, skips = read("\n".join(lines), "a.jsonl.gz")
-    titled = ("z", 'The "Sun"', 'old "and"\nnew')
-    assert found == [("1", "Rome", "old"), ("x", "", "both"), titled]
+    assert found == [("1", "Rome", "old"), ("x", "", "both"), ("z", 'The "Sun"', 'old "and"\nnew')]
     assert skips.as_dict() == {"empty document": 1}
     records = ", ".join(filter(None, lines))
     for text, name in ((f"[{records}]", "a.json"), ("\n".join(lines), "a.json.gz")):

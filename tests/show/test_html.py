@@ -52,8 +52,7 @@ def test_overlapping_marks_are_cut_where_any_begins_or_ends():
     assert [n.text for n in parts(page, 0)] == ["New ", "York", " ", "City"]
     assert [n.text for n in parts(page, 2)] == ["City", " council"]
     assert [n.shade for n in page.all("mark")] == [0.5, 0.75, 0.5, 0.625, 0.125]
-    labels = [n.attributes.get("data-label") for n in page.all("mark")]
-    assert labels == ["0", "1", None, "2", None]
+    assert [n.attributes.get("data-label") for n in page.all("mark")] == ["0", "1", None, "2", None]
     assert [n.text for n in page.all("mark", "from")] == ["New ", "York", "City"]
     assert [n.text for n in page.all("mark", "to")] == ["York", "City", " council"]
 
@@ -143,8 +142,7 @@ def test_of_a_large_table_the_rows_that_matter_are_shown():
     entries = [Entry(z, "z", cells=own) for z, own in enumerate(cells)]
     page = Page(as_html(Record(title="t", solutions=entries, size=2, table=grid(table))))
     assert page.texts("th", "index") == ["17", "88", "90"]
-    skipped = ["… 17 rows …", "… 70 rows …", "… 1 row …", "… 29 rows …"]
-    assert page.texts("td", "skipped") == skipped
+    assert page.texts("td", "skipped") == ["… 17 rows …", "… 70 rows …", "… 1 row …", "… 29 rows …"]
     page = Page(as_html(Record(title="t", solutions=entries[:1], size=1, table=grid(table))))
     assert page.texts("td", "skipped") == ["… 80 rows …"]
 
@@ -166,7 +164,6 @@ def test_training_steps_are_columns_and_predictions_are_framed():
     assert page.texts("code") == ["z1", "z2", "z0", "<other>"]
     chances = page.texts("td", "chance")
     assert chances[:3] == ["0.500", "0.125", "0.500"] and chances[9:] == ["", "0.500", ""]
-    framed = [n.text for n in page.all("td", "predicted")]
-    assert framed == ["0.500", "0.500", "0.500"]
+    assert [n.text for n in page.all("td", "predicted")] == ["0.500", "0.500", "0.500"]
     [true] = page.all("tr", "true")
     assert true.attributes["data-of"] == "0" and "Answer: Ann" in page.texts("p", "note")

@@ -92,8 +92,7 @@ def test_state_dict_of_the_released_code(torch_bert, tmp_path, prefix):
     """Names and modules of its `BertForQuestionAnswering`: early BERT, spans, a switch of 4."""
     torch, transformers = torch_bert
     torch.manual_seed(0)
-    config = transformers.BertConfig(**SIZES)
-    bert = transformers.BertModel(config).eval()
+    bert = transformers.BertModel(transformers.BertConfig(**SIZES)).eval()
     heads = torch.nn.Linear(8, 2), torch.nn.Linear(8, 4)
     for module in (bert, *heads):
         for parameter in module.parameters():
@@ -143,8 +142,7 @@ def test_transformers_opens_what_is_saved(torch_bert, tmp_path, scan):
 
 def test_roberta_and_options_survive(torch_bert, tmp_path):
     torch, transformers = torch_bert
-    config = RobertaConfig(40, 8, 2, 2, 12, max_position_embeddings=14)
-    encoder = Roberta(config, rngs=nnx.Rngs(0))
+    encoder = Roberta(RobertaConfig(40, 8, 2, 2, 12, max_position_embeddings=14), rngs=nnx.Rngs(0))
     options = {"softmax_over": "tokens", "selector_input": "first"}
     reader = randomised(SpanReader(encoder, rngs=nnx.Rngs(1), **options))
     save_reader(reader, tmp_path, details={"windows": {"stride": 8}})

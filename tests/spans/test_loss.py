@@ -64,8 +64,7 @@ HOLDS = [1, 1, 0, 1, 0]
 
 def test_the_selector_is_to_say_whether_a_window_holds_an_answer(losses):
     """Not whether it has a Z, which "unknown" is, too."""
-    windows = [choice_window([6, 7, 8], own) for own in CHOSEN]
-    found, said = losses(arrays(windows, num_tokens=12))
+    found, said = losses(arrays([choice_window([6, 7, 8], own) for own in CHOSEN], num_tokens=12))
     log_probs = np.asarray(jax.nn.log_softmax(said.selector_logits))
     expected = -sum(log_probs[row, label] for row, label in enumerate(HOLDS)) / 4
     assert found[MML(),][1]["selector_loss"] == pytest.approx(expected, rel=1e-5)

@@ -62,8 +62,7 @@ def test_probabilities_order_and_shade(convert):
     assert page.texts("td", "index") == ["1", "3", "0", "2"]
     assert page.texts("td", "chance") == ["0.500", "0.250", "0.125", "0.000"]
     # The first "York" is in two spans; together they are as probable as the shade says.
-    shades = [0.125, 0.625, 0.125, 0.125, 0.0, 0.25]
-    assert [node.shade for node in page.all("mark")] == shades
+    assert [node.shade for node in page.all("mark")] == [0.125, 0.625, 0.125, 0.125, 0.0, 0.25]
 
 
 @pytest.mark.parametrize(

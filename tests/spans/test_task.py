@@ -41,13 +41,12 @@ LAST_PIECES = {0, 3, 4, 5, 7, 8, 11, 12, 13, 14}
 
 
 def piece_window():
-    number = len(PIECE_OFFSETS)
     return Window(
         example_id="q",
         document=0,
         text=PIECES,
         text_start=0,
-        token_ids=np.array([2, 5, 3, *range(5, 5 + number), 3]),
+        token_ids=np.array([2, 5, 3, *range(5, 5 + len(PIECE_OFFSETS)), 3]),
         context_start=3,
         offsets=np.array(PIECE_OFFSETS),
         solutions=np.zeros((0, 2), int),

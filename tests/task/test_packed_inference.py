@@ -212,8 +212,7 @@ def test_a_tagger_cuts_its_inputs_to_what_the_encoder_reads(tmp_path, packed):
     bert = str(write_checkpoint(tmp_path / "bert", positions=32))
     rules = RULES
     passages = ("5 yards . " + "ada met bo . " * 12 + f"then {i} yards ." for i in range(4))
-    questions = numeric(passages, "how many ?")
-    data = NumericQuestions(questions=questions, rules=rules)
+    data = NumericQuestions(questions=numeric(passages, "how many ?"), rules=rules)
     task = EquationTask(EquationInference(batch_size=4, packed_tokens=packed), rules)
     config = TaggerConfig(encoder=bert, max_tokens=PACKED, max_question_tokens=10)
     message = f"--model.max-tokens: expected at most the 32 positions of {bert}, found {PACKED}"

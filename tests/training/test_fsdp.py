@@ -62,8 +62,7 @@ def run(mesh, steps=3):
     state, train_step = start(mesh)
     iterator, losses = toy.batches(batch_size=16), []
     for _ in range(steps):
-        batch = place_batch(next(iterator).arrays, mesh)
-        state, metrics = train_step(state, batch)
+        state, metrics = train_step(state, place_batch(next(iterator).arrays, mesh))
         losses.append((float(metrics["loss"]), float(metrics["grad_norm"])))
     return state, losses
 

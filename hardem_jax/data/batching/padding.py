@@ -92,8 +92,7 @@ class BatchConfig:
         """Returns the number of solutions per row for inputs of these ``sizes`` ``[N, 2]``."""
         if self.max_solutions is not None:
             return self.max_solutions
-        largest = int(sizes[:, 1].max(initial=1))
-        return 1 << max(0, largest - 1).bit_length()
+        return 1 << max(0, int(sizes[:, 1].max(initial=1)) - 1).bit_length()
 
 
 class Subset(Sequence[T]):

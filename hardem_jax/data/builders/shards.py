@@ -104,8 +104,7 @@ def write_shard(shard_and_path: tuple[Shard, Path]) -> None:
                 for record in shard.records():
                     data = serialize(kind, record)
                     writer.write(data)
-                    facts = shard.solver.facts(record)
-                    rows.append(facts | {"digest": sha256(data).hexdigest()})
+                    rows.append(shard.solver.facts(record) | {"digest": sha256(data).hexdigest()})
             finally:
                 writer.close()
         except RuntimeError as error:  # of ArrayRecord, which notices a full disk when it closes

@@ -67,8 +67,7 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
         if slot < num_special:
             yield f"{number_text(slot, PLUS, question.table)} is one of the special numbers"
             continue
-        in_passage = question.kinds[slot] == PASSAGE
-        text = question.passage if in_passage else question.question
+        text = question.passage if question.kinds[slot] == PASSAGE else question.question
         start, end = (int(x) for x in question.spans[slot - num_special])
         first = max((m.end() for m in _END_OF_SENTENCE.finditer(text[:start])), default=0)
         after = re.search(r"[.!?](\s|$)|\n", text[end:])

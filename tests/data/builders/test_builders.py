@@ -100,8 +100,7 @@ def test_records_are_those_that_tfds_reads(name, root, tmp_path):
 def test_the_same_again_is_not_built_again(root, tmp_path, monkeypatch):
     before = built("drop", root, tmp_path)
     monkeypatch.delattr(shards, "write_shard")
-    after = built("drop", root, tmp_path)
-    assert after == before
+    assert built("drop", root, tmp_path) == before
 
 
 def other_options(root, monkeypatch):
@@ -223,8 +222,7 @@ def test_of_several_builds_one_is_to_be_named(root, tmp_path):
 
 def test_what_z_cannot_hold_is_kept_and_marked(tmp_path):
     table = Table("1", ("a",), ("real",), ((1.5,), (None,)))
-    asked = TableQuestion("q", "Is it 1.5?", table, (2**70,))
-    [record] = QuerySolver().records([asked])
+    [record] = QuerySolver().records([TableQuestion("q", "Is it 1.5?", table, (2**70,))])
     assert record["defect"] == (
         f"{NOT_ENUMERABLE}: answer: expected integers of 64 bits or text, found {2**70}"
     )

@@ -172,8 +172,7 @@ def bert_gradients(ids, *, kernels, devices=1, **settings):
         scores = jnp.stack(states).astype(jnp.float32)
         return jnp.mean(scores * random(*scores.shape, seed=4)), scores
 
-    mesh = data_mesh(devices)
-    batch = place_batch({"ids": ids}, mesh)["ids"]
+    batch = place_batch({"ids": ids}, data_mesh(devices))["ids"]
     compiled = jax.jit(jax.value_and_grad(loss, has_aux=True))
     with attention.kernels_are("interpreted" if kernels else "none"):
         (_, scores), gradient = compiled(params, batch)

@@ -184,8 +184,7 @@ def test_overflow_is_no_solution(percent):
 
 def test_many_numbers():
     # 3,000 numbers make 13.5 million pairs; only blocks of them are in memory at once.
-    values = 7.0 * np.arange(2, 3002)
-    table = table_of(SPECIAL_NUMBERS, values)
+    table = table_of(SPECIAL_NUMBERS, 7.0 * np.arange(2, 3002))
     found = enumerate_equations(table, 7.0 * (3001 + 3000))
     assert found.tolist() == [[10 + 2998, PLUS, 10 + 2999, PLUS]]
     # In every block there are differences of five sevens, and in the first their sum.
