@@ -113,6 +113,8 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
     runs differ, but those of most runs."""
     runs = list(runs)
     settings = [without_seed(run.settings) for run in runs]
+    for own in settings:  # scores are those after the last step, however often there were others
+        own.pop("loop.eval_every", None)
     usual = _usual(settings)
     found: dict[str, dict[int, FinishedRun]] = {}
     first: dict[str, dict[str, str]] = {}

@@ -54,6 +54,8 @@ def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     data = "contents of data.supervised true"
     assert list(found) == ["MML", "MML, conditions mean", f"MML, {data}", "Hard EM"]
     assert found["MML"] == dict(enumerate(runs[:2]))
+    often = {"loop.eval_every": "5"}  # scores are those after the last step
+    assert list(rows([runs[0], finished(seed=1, **often)])["MML"]) == [0, 1]
 
 
 def begun(content, run="5f0c"):
