@@ -61,11 +61,14 @@ def test_of_a_training_command_these_may_change(module):
 def test_only_what_differs_is_told():
     stored = {"seed": "1", "contents of data": '[{"windows": {"stride": 8}, "metric": "squad"}]'}
     ours = {"seed": "1", "contents of data": '[{"windows": {"stride": 9}, "metric": "squad"}]'}
+    for own, parts in ((stored, "1"), (ours, "2")):  # the loop says it again
+        own |= {"accumulate": parts, "batches.accumulate": parts}
     with pytest.raises(InputError) as error:
         check_same(stored, ours, Path("run"))
     assert str(error.value) == (
-        "run: cannot resume with different settings (--data: windows.stride "
-        "8 originally, 9 now); repeat the original ones, name another --out, or delete this run"
+        "run: cannot resume with different settings (--data: windows.stride 8 originally, 9 now; "
+        "--batches.accumulate: 1 originally, 2 now); repeat the original ones, name another "
+        "--out, or delete this run"
     )
 
 
