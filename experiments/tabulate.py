@@ -113,7 +113,7 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
     runs differ, but those of most runs."""
     runs = list(runs)
     settings = [without_seed(run.settings) for run in runs]
-    for own in settings:  # scores are those after the last step, however often there were others
+    for own in settings:  # scores are those after the last step, whatever was evaluated before
         own.pop("loop.eval_every", None)
     usual = _usual(settings)
     found: dict[str, dict[int, FinishedRun]] = {}

@@ -146,7 +146,7 @@ class Plan(Sequence[Step], abc.ABC):
         if num_items < config.batch_size:
             raise InputError(
                 f"training data: expected at least one batch of {config.batch_size} inputs with a "
-                f"solution, found {num_items}; choose smaller batches (batch-size)"
+                f"solution, found {num_items}; choose a smaller batch size"
             )
         longest = int(sizes[:, 0].max(initial=0))
         limit = min(config.buckets[-1], config.packed_tokens or longest)
