@@ -21,8 +21,7 @@ def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
     own = (folder / MANIFEST, folder / _PARTIAL)
     names = sorted(file.relative_to(folder) for file in files if file.is_file() and file not in own)
     with _pool() as pool:
-        records = pool.map(lambda name: (str(name), _record(folder / name)), names)
-        manifest = dict(records)
+        manifest = dict(pool.map(lambda name: (str(name), _record(folder / name)), names))
     manifest[MANIFEST] = _own_record(manifest)
     # Renamed once complete: a process killed before then leaves a folder without a record.
     partial = folder / _PARTIAL

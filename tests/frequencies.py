@@ -13,8 +13,7 @@ def p_value(drawn, log_probs):
     expected = len(drawn) * np.exp(log_probs)
     observed, expected = pooled(observed, expected)
     assert len(observed) > 1
-    statistic = np.sum((observed - expected) ** 2 / expected)
-    return scipy.stats.chi2.sf(statistic, len(observed) - 1)
+    return scipy.stats.chi2.sf(np.sum((observed - expected) ** 2 / expected), len(observed) - 1)
 
 
 def pooled(observed, expected, least=10):

@@ -60,8 +60,7 @@ def test_locks_of_other_names_are_independent_and_can_be_waited_for(tmp_path, ho
         error = f"^{tmp_path}/mml-0.json: in use by process {os.getpid()}"
         with pytest.raises(InUse, match=error), locked(tmp_path, "mml-0.json"):
             raise AssertionError("held twice")
-    ended = threading.Timer(0.3, holder.kill)
-    ended.start()
+    threading.Timer(0.3, holder.kill).start()
     with locked(tmp_path, wait=True):
         assert holder.wait() == -signal.SIGKILL
     assert not list(tmp_path.iterdir())

@@ -169,8 +169,7 @@ def test_what_says_which_rows_count_sees_weights_of_zero():
     got = kept(log_probs, **weighted, **THRESHOLDED)
     assert_array_equal(got, kept(log_probs, **masked, **THRESHOLDED))
     assert got[1]  # one of its five solutions remains
-    entropies = (posterior_entropy(log_probs, **rows) for rows in (weighted, masked))
-    assert_array_equal(*entropies)
+    assert_array_equal(*(posterior_entropy(log_probs, **rows) for rows in (weighted, masked)))
 
 
 @pytest.mark.parametrize("loss", WEIGHTED, ids=str)
@@ -190,8 +189,7 @@ def test_distinct_keeps_the_first_of_each_id(seed):
     ids, where = rng.integers(-2, 3, (6, 9)), rng.random((6, 9)) < 0.7
     expected = np.zeros((6, 9), bool)
     for row, column in np.argwhere(where):
-        earlier = ids[row, :column][where[row, :column]]
-        expected[row, column] = ids[row, column] not in earlier
+        expected[row, column] = ids[row, column] not in ids[row, :column][where[row, :column]]
     assert_array_equal(jax.jit(distinct)(ids, where=where), expected)
     # Ragged, rows interleaved, the order within a row kept.
     order = np.lexsort((np.arange(54), rng.permutation(54) // 6))

@@ -76,8 +76,7 @@ def test_room_for_no_solution_at_all(name):
 
 @over_all_posteriors
 def test_nan_is_not_hidden(name):
-    log_probs = np.array([[math.nan, -1.0, -2.0, -3.0, -4.0]], np.float32)
-    got = weights(name, log_probs)[0]
+    got = weights(name, np.array([[math.nan, -1.0, -2.0, -3.0, -4.0]], np.float32))[0]
     # Either the weights are NaN, or all of the weight is on the NaN.
     assert math.isnan(got[0]) or got[0] == 1.0
 

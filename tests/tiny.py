@@ -189,8 +189,7 @@ def write_drop(file: Path, *, passages: int = 12) -> Path:
 
 def drop_answer(number: str = "", spans: Sequence[str] = ()) -> dict:
     """An answer as DROP's files have it."""
-    date = {"day": "", "month": "", "year": ""}
-    return {"number": number, "date": date, "spans": list(spans)}
+    return {"number": number, "date": {"day": "", "month": "", "year": ""}, "spans": list(spans)}
 
 
 def write_wikisql(folder: Path, *, tables: int = 6) -> Path:

@@ -136,8 +136,7 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
     where = jax.devices(device)[0]
     with jax.default_matmul_precision(precision), jax.default_device(where):
         # Drawn where they are used: the numbers of threefry are the same everywhere.
-        model = task.model(make_encoder(setting, **how))
-        graphdef, params = nnx.split(model, nnx.Param)
+        graphdef, params = nnx.split(task.model(make_encoder(setting, **how)), nnx.Param)
         loss_fn = task.make_loss(graphdef, MML())
         keys = dict(zip(("key", "dropout_key"), jax.random.split(jax.random.key(0)), strict=True))
         step = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))

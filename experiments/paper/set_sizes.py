@@ -45,8 +45,7 @@ def largest_count(sizes: np.ndarray, target: float) -> int:
         >>> largest_count(np.array([9, 1, 2, 30, 3]), 14)
         3
     """
-    descending = np.sort(sizes)[::-1]
-    means = np.cumsum(descending) / np.arange(1, len(sizes) + 1)
+    means = np.cumsum(np.sort(sizes)[::-1]) / np.arange(1, len(sizes) + 1)
     return int(np.sum(means >= target))
 
 

@@ -253,8 +253,7 @@ def _cut(
     if not question.num_solutions and not keep:
         reason, text = _why_no_mention(example, tokenizer, config)
         return question, [], (reason, example.id, text and f"{text!r:.60}")
-    records = [(w.document, WINDOWS.sizes(w), WINDOWS.encode(w)) for w in windows]
-    return question, records, None
+    return question, [(w.document, WINDOWS.sizes(w), WINDOWS.encode(w)) for w in windows], None
 
 
 def _why_no_mention(

@@ -168,8 +168,7 @@ def _row_example(
             f"{place}: expected {len(texts)} under 'answer_start', found {len(starts)}"
         )
     pairs = itertools.zip_longest(texts, starts)
-    answers = [{"text": text, "answer_start": start} for text, start in pairs]
-    row = row | {"answers": answers}
+    row = row | {"answers": [{"text": text, "answer_start": start} for text, start in pairs]}
     given = any(str(text or "").strip() for text in texts)
     if UNKNOWN in rules.choices and rules.require_answers and not given:
         row = {"is_impossible": True} | row

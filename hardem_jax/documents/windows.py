@@ -389,5 +389,4 @@ def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[
         return list(windows[:count])
     # The vectors have length 1, so that their products are cosines.
     similarity = linear_kernel(vectors, vectorizer.transform([question]))[:, 0]
-    best = np.argsort(-similarity, kind="stable")[:count]
-    return [windows[i] for i in sorted(best)]
+    return [windows[i] for i in sorted(np.argsort(-similarity, kind="stable")[:count])]

@@ -202,8 +202,7 @@ class Encoder(nnx.Module):
         for index, layer in enumerate(self.layers):
             graphdef, params = nnx.split(layer)
             apply = _layer_function(graphdef, remat=self.remat, prevent_cse=True)
-            key = None if keys is None else keys[index]
-            states.append(apply(params, states[-1], inputs, key))
+            states.append(apply(params, states[-1], inputs, None if keys is None else keys[index]))
         return states if collect else states[-1:]
 
     def _scan_layers(self, x, inputs, keys, collect) -> list[jax.Array]:

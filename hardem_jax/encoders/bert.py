@@ -162,8 +162,7 @@ class BertLayer(SelfAttention):
 
         config = self.config
         *inputs, residual = inputs
-        projections = (self.query, self.key, self.value)
-        kernels, biases = zip(*map(_weights, projections), strict=True)
+        kernels, biases = zip(*map(_weights, (self.query, self.key, self.value)), strict=True)
         each: Any = post_norm.dense_each(tuple(inputs), kernels, biases)
         context = self.attend(each, where, segments, keys[0]).reshape(residual.shape)
         rate = config.attention_output_dropout

@@ -204,8 +204,7 @@ class ModernBert(Encoder):
             positions = jnp.arange(where.shape[1])[None]
         config: Any = self.config
         bases = config.global_rope_theta, config.local_rope_theta
-        rotations = (rotation(positions, config.head_size, base) for base in bases)
-        return where, segments, *rotations
+        return where, segments, *(rotation(positions, config.head_size, base) for base in bases)
 
     def finish(self, x: jax.Array) -> jax.Array:
         return self.final_norm(x)

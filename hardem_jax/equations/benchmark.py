@@ -49,8 +49,7 @@ def word_batch(sizes: BatchSizes) -> Batch:
     read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
     equations = random_batch(sizes, num_special=0)
     batch = {name: equations[name] for name in read}
-    texts = {"passage": sizes.tokens, "question": sizes.tokens // 8}
-    for text, length in texts.items():
+    for text, length in {"passage": sizes.tokens, "question": sizes.tokens // 8}.items():
         shape = sizes.rows, length
         chars = rng.integers(2, NUM_CHARACTERS, (*shape, MAX_CHARACTERS))
         batch[f"{text}_words"] = rng.integers(2, NUM_WORDS, shape).astype(np.int32)

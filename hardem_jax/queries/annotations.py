@@ -43,8 +43,7 @@ def gold_in_solutions(question: QueryQuestion, query: Query) -> list[int]:
     wanted = sorted(comparable_conditions(query))
     places = []
     for place in np.flatnonzero((question.queries[:, :3] == head).all(1)).tolist():
-        row = question.queries[place]
-        found = Query.from_row(row, question.question, question.words)
+        found = Query.from_row(question.queries[place], question.question, question.words)
         if sorted(comparable_conditions(found)) == wanted:
             places.append(place)
     return places

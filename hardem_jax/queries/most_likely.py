@@ -280,8 +280,7 @@ def execution_guided(
     limit = min(rules.max_conditions, len(scores.number) - 1)
     totals = [float(scores.number[0])]
     totals += [float(scores.number[n + 1]) + kept[n][0] for n in range(min(limit, len(kept)))]
-    number = int(np.argmax(totals))
-    return row_of(*head, sorted(condition for _, condition in kept[:number]))
+    return row_of(*head, sorted(condition for _, condition in kept[: int(np.argmax(totals))]))
 
 
 def _head(typed: TypedTable, scores: QueryScores, rules: SqlRules) -> tuple[int, int]:

@@ -168,8 +168,7 @@ def find_queries(
     cells = _answer(answer, match, plain_cell if read is table else to_cell)
     text = question if read is table else " ".join(question.split())
     asked = TableQuestion("question", text, read, cells, match)
-    found = query_question(asked, rules)
-    return stored_queries(found, read, rules)
+    return stored_queries(query_question(asked, rules), read, rules)
 
 
 def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queries:

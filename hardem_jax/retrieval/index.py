@@ -215,8 +215,7 @@ class PassageIndex:
         if config.method == "bm25":
             return best, scores[best]
         by_article = self.article_scores(question)
-        articles = top_k(by_article, config.articles)
-        candidates = np.flatnonzero(np.isin(self.article_of, articles))
+        candidates = np.flatnonzero(np.isin(self.article_of, top_k(by_article, config.articles)))
         if config.method == "combined":
             candidates = np.union1d(candidates, best)
             weight = np.float32(config.article_weight)

@@ -384,8 +384,7 @@ class MAPO:
         }
         own_rewards = jnp.where(known_again, 1.0, rewards)[own]
         found = jnp.any(candidates.exist(memory["solutions"]), axis=-1)
-        metrics = measure(rows, found, drawn, own_rewards, memory)
-        return _mean(values, rows), metrics, memory
+        return _mean(values, rows), measure(rows, found, drawn, own_rewards, memory), memory
 
     def _new(self, space: Space, known: Array, seen: Array, key: Array) -> Array:
         """Samples that were not tried, ``[B, explore, W]``."""

@@ -55,8 +55,7 @@ class TaggedModel(WindowModel):
 
     @staticmethod
     def module(config: TaggedReaderConfig, encoder: Encoder, *, seed: int) -> TaggedReader:
-        num_tags = 3 if config.tags == "bio" else 2
-        return TaggedReader(encoder, rngs=nnx.Rngs(seed), num_tags=num_tags)
+        return TaggedReader(encoder, rngs=nnx.Rngs(seed), num_tags=3 if config.tags == "bio" else 2)
 
     def pad(self, inputs: Any, num_solutions: int) -> Pad:
         del inputs
@@ -122,8 +121,7 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
     @classmethod
     def restore(cls, run: RunConfig, **inference: Any) -> Self:
         own = run.flags("inference", TaggingInference)
-        windows = run.section("windows", WindowConfig)
-        return cls(dataclasses.replace(own, **inference), windows)
+        return cls(dataclasses.replace(own, **inference), run.section("windows", WindowConfig))
 
     def save(self, data: TaggingQuestions) -> dict[str, Any]:
         return {"windows": data.window_sizes}

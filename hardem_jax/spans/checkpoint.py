@@ -194,8 +194,7 @@ def read_details(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     content = read_json(file).get(_OWN, {})
     if not isinstance(content, dict):
-        found = type(content).__name__
-        raise InputError(f"{file}: {_OWN}: expected an object, found {found}")
+        raise InputError(f"{file}: {_OWN}: expected an object, found {type(content).__name__}")
     return content
 
 

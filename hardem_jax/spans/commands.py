@@ -97,8 +97,7 @@ class Train(TrainCommand):
     objective: AnyObjective = HardEM()
 
     def task(self, data: Any, dev: Any) -> Any:
-        windows = WindowConfig(**data.window_sizes)
-        return task_type(self.TASK)(self.inference, self.latent, windows)
+        return task_type(self.TASK)(self.inference, self.latent, WindowConfig(**data.window_sizes))
 
     def open_dev(self, count: int | None) -> Any:
         return self.open_split(self.dev, count)

@@ -108,8 +108,7 @@ def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:
     check_text(text, "text")
     names = (aliases,) if isinstance(aliases, str) else check_texts(aliases, "aliases")
     found = enumerate_spans(split_words(text), AliasMatcher(names)).tolist()
-    solutions = tuple(Span(execute_span(text, a, b), a, b) for a, b in found)
-    return Spans(solutions, text, names)
+    return Spans(tuple(Span(execute_span(text, a, b), a, b) for a, b in found), text, names)
 
 
 def window_record(

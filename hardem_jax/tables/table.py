@@ -118,8 +118,7 @@ def split_words(question: str) -> np.ndarray:
     whatever the vocabulary.
     """
     check_text(question, "question")
-    spans = [match.span() for match in _WORD.finditer(question)]
-    return np.array(spans, np.int32).reshape(-1, 2)
+    return np.array([match.span() for match in _WORD.finditer(question)], np.int32).reshape(-1, 2)
 
 
 #: Above, float64 no longer tells whole numbers apart.

@@ -421,8 +421,7 @@ class _StopSignals:
     def stopped(self, message: str) -> Stopped:
         """Returns the exception that ends the run."""
         signum = signal.SIGTERM if self.signum is None else self.signum
-        text = f"stopped by {signal.Signals(signum).name}{message}"
-        return Stopped(signum, text, recorded=True)
+        return Stopped(signum, f"stopped by {signal.Signals(signum).name}{message}", recorded=True)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.signum is not None:  # a second request stops the run immediately

@@ -75,8 +75,7 @@ def mesh_over(devices: Sequence[Any], *, fsdp: int) -> Mesh:
     """Creates a `data` x `fsdp` mesh of these devices, which need not be attached."""
     if fsdp < 1 or len(devices) % fsdp:
         raise InputError(f"fsdp: expected a divisor of the {len(devices)} devices, found {fsdp}")
-    array = np.array(devices).reshape(-1, fsdp)
-    return Mesh(array, BATCH_AXES, (AxisType.Auto, AxisType.Auto))
+    return Mesh(np.array(devices).reshape(-1, fsdp), BATCH_AXES, (AxisType.Auto, AxisType.Auto))
 
 
 def is_gpu(mesh: Mesh) -> bool:

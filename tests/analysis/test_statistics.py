@@ -26,8 +26,7 @@ def halves(found):
 
 def test_of_three_seeds_the_ends_are_all_draws_of_one_of_them():
     """Each has a chance of 1 in 27, more than 2.5 %; and weights are rescaled by sqrt(3 / 2)."""
-    scores = np.repeat([[50.0], [52.0], [57.0]], 10, axis=1)
-    found = interval(scores)
+    found = interval(np.repeat([[50.0], [52.0], [57.0]], 10, axis=1))
     expected = [53 - math.sqrt(3 / 2) * 3, 53 + math.sqrt(3 / 2) * 4]
     np.testing.assert_allclose(found, [53, *expected])
 

@@ -85,8 +85,7 @@ def test_the_spurious_mention_is_as_frequent_as_asked_for(split, share):
         holders = [name for name, verb in lines if verb == spurious]
         hits.append(example.golds[0] in holders)
         alone.append(holders == [example.golds[0]])
-    by_chance = 1 - (1 - 1 / len(OTHER_VERBS)) ** 2
-    assert_share(hits, share + (1 - share) * by_chance)
+    assert_share(hits, share + (1 - share) * (1 - (1 - 1 / len(OTHER_VERBS)) ** 2))
     # Once among the eight entries of all people, and with the answer.
     once = 2 / len(OTHER_VERBS) * (1 - 1 / len(OTHER_VERBS)) ** 7
     assert_share(alone, share + (1 - share) * once)

@@ -90,8 +90,7 @@ def test_what_is_computed_again_need_not_be_stored():
         graphdef, params = nnx.split(bert, nnx.Param)
 
         def loss(params, key):
-            rngs = nnx.Rngs(dropout=key)
-            return nnx.merge(graphdef, params)(ids, where=ids > 0, rngs=rngs).sum()
+            return nnx.merge(graphdef, params)(ids, where=ids > 0, rngs=nnx.Rngs(dropout=key)).sum()
 
         compiled = jax.jit(jax.grad(loss)).lower(params, key).compile()
         return compiled.memory_analysis().temp_size_in_bytes, compiled.cost_analysis()["flops"]
@@ -123,8 +122,7 @@ def test_split_leaves_no_rest():
 def test_padding_gets_no_gradient(seed):
     """Word 0 stands at padding only: nothing real may depend on it."""
     ids = np.where(WHERE, IDS, 0)
-    key = None if seed is None else jax.random.key(seed)
-    _, grads = value_and_grad(make(), key, ids)
+    _, grads = value_and_grad(make(), None if seed is None else jax.random.key(seed), ids)
     word = grads["embeddings"]["word"]
     np.testing.assert_array_equal(word[0], 0)
     assert np.all(np.abs(word[np.unique(ids[WHERE])]).max(axis=1) > 0)

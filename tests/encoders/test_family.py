@@ -129,8 +129,7 @@ def test_outputs_and_gradients_equal_pytorch(torch_bert, tmp_path, name, scan):
     if not scan:
         assert_same_parameters(loaded, encoder)
     types = TYPES if name in TYPED else None
-    folder = tmp_path / "gradients"
-    assert_equals_pytorch(torch, model, loaded, folder, IDS, WHERE, WEIGHT, types)
+    assert_equals_pytorch(torch, model, loaded, tmp_path / "gradients", IDS, WHERE, WEIGHT, types)
     if types is None:
         one, other = (run(encoder, IDS, where=WHERE, token_type_ids=t) for t in (TYPES, 0 * TYPES))
         np.testing.assert_array_equal(one, other)
@@ -164,8 +163,7 @@ def test_a_reader_answers_the_same_in_pytorch(torch_bert, tmp_path, name):
     assert type(theirs).__name__ == f"{name}ForQuestionAnswering"
     with torch.no_grad():
         expected = torch_outputs(torch, theirs, types=TYPES if name in TYPED else None)
-    hidden = run(encoder, IDS, where=WHERE, token_type_ids=TYPES)
-    scores = reader.span_scores(hidden)
+    scores = reader.span_scores(run(encoder, IDS, where=WHERE, token_type_ids=TYPES))
     np.testing.assert_allclose(scores[WHERE][:, 0], expected.start_logits[WHERE], atol=1e-5)
     np.testing.assert_allclose(scores[WHERE][:, 1], expected.end_logits[WHERE], atol=1e-5)
     assert_same_parameters(load_reader(tmp_path), reader)
@@ -227,8 +225,7 @@ def test_the_head_of_a_fine_tuned_modernbert(torch_bert, tmp_path):
     torch, transformers = torch_bert
     save_encoder(encoder_of("ModernBert"), tmp_path)
     torch.manual_seed(0)
-    kind = transformers.ModernBertForQuestionAnswering
-    kind.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    transformers.ModernBertForQuestionAnswering.from_pretrained(tmp_path).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=r"not used: classifier.*ignore=\('classifier',\)"):
         load_encoder(tmp_path)
     assert_same_parameters(load_encoder(tmp_path, ignore=["classifier"]), encoder_of("ModernBert"))
@@ -292,8 +289,7 @@ def test_what_an_encoder_cannot_do_is_refused():
         ModernBert(KINDS["ModernBert"][1], rngs=nnx.Rngs(0), scan_layers=True)
     for name, limit in (("Roberta", 12), ("ModernBert", 32)):
         where = np.ones((1, limit + 1), bool)
-        message = f"expected at most {limit} tokens, found {limit + 1}"
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=f"expected at most {limit} tokens, found {limit + 1}"):
             encoder_of(name)(where.astype(int), where=where)
     assert DistilBertConfig(*SIZES).type_vocab_size == 0
 

@@ -25,8 +25,7 @@ WHERE = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
 @pytest.mark.slow
 @pytest.mark.parametrize("num_layers", [None, 2])
 def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert, num_layers):
-    rng = np.random.default_rng(0)
-    ids = rng.integers(1000, 30522, (4, 48))
+    ids = np.random.default_rng(0).integers(1000, 30522, (4, 48))
     where = np.arange(48)[None] < np.array([48, 20, 33, 5])[:, None]
     types = (np.arange(48)[None] > 10).astype(int) * where
     torch, transformers = torch_bert

@@ -24,8 +24,7 @@ def all_equations(num_slots):
     """Every row with one or two operands, smallest row first: the order of ties."""
     operands = list(itertools.product(range(num_slots), OPERATORS))
     lone = [(*operand, -1, NONE) for operand in operands]
-    pairs = [a + b for a, b in itertools.product(operands, operands) if a[0] < b[0]]
-    return sorted(lone + pairs)
+    return sorted(lone + [a + b for a, b in itertools.product(operands, operands) if a[0] < b[0]])
 
 
 def allowed(row, pairs, lone):

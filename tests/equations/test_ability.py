@@ -29,8 +29,7 @@ def abilities():
     logits = [rng.normal(size=shape) * 2 for shape in ((3, 2), (3, 2, 3), (3, 10))]
     logits[0][2] = [9, 0]
     where = np.array([[True, True], [False, True], [False, False]])
-    distribution = ability_distribution(*map(jnp.array, logits), where=jnp.array(where))
-    return logits, where, distribution
+    return logits, where, ability_distribution(*map(jnp.array, logits), where=jnp.array(where))
 
 
 COUNTS = [(count, COUNT, -1, NONE) for count in range(10)]

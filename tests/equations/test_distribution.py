@@ -161,8 +161,7 @@ def test_top_equals_exhaustive_search(num_slots, ties):
         rows = [row for row in all_equations(num_slots) if allowed(row, pairs[b], lone[b])]
         rows = [row for row in rows if np.isfinite(gain(table[b], row))]
         rows.sort(key=lambda row: -gain(table[b], row))  # stable: ties stay in order
-        expected = rows[:k] + [NOTHING] * (k - len(rows))
-        assert [tuple(row) for row in got[b].tolist()] == expected
+        assert [tuple(row) for row in got[b].tolist()] == rows[:k] + [NOTHING] * (k - len(rows))
         assert np.all(np.asarray(log_probs[b, len(rows) :]) == -np.inf)
     assert got.dtype == jnp.int32
     possible = np.asarray(got)[..., 0] >= 0

@@ -73,8 +73,7 @@ def make(config=CONFIG, **options):
 
 @functools.partial(jax.jit, static_argnums=0)
 def apply(graphdef, params, batch, key):
-    rngs = None if key is None else nnx.Rngs(dropout=key)
-    return nnx.merge(graphdef, params)(batch, rngs=rngs)
+    return nnx.merge(graphdef, params)(batch, rngs=None if key is None else nnx.Rngs(dropout=key))
 
 
 def run(model, batch, key=None):

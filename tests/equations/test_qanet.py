@@ -95,8 +95,7 @@ def test_scanned_encoder_is_its_blocks_one_after_the_other():
     graphdef, params = nnx.split(module.blocks)
     x = jnp.asarray(X)
     for index in range(3):
-        one = nnx.merge(graphdef, jax.tree.map(lambda leaf, i=index: leaf[i], params))
-        x = run(one, x, WHERE)
+        x = run(nnx.merge(graphdef, jax.tree.map(lambda leaf, i=index: leaf[i], params)), x, WHERE)
     np.testing.assert_allclose(run(module, X, WHERE), x, rtol=1e-5, atol=1e-5)
     assert not np.allclose(x, X, atol=0.1)
 
@@ -161,6 +160,5 @@ def test_passage_question_attention_is_the_formula():
         over_question = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
         over_passage = np.exp(scores) / np.exp(scores).sum(axis=0, keepdims=True)
         a = over_question @ q
-        summary = (over_question @ over_passage.T) @ p
-        expected = np.concatenate([p, a, p * a, p * summary], axis=1)
+        expected = np.concatenate([p, a, p * a, p * ((over_question @ over_passage.T) @ p)], axis=1)
         np.testing.assert_allclose(out[b, passage_where[b]], expected, rtol=1e-4, atol=1e-5)

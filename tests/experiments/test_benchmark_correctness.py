@@ -45,8 +45,7 @@ def test_what_was_compared_before_a_kill_is_kept(tmp_path, monkeypatch, capsys):
     def once(setting, device):
         if (setting.task, setting.dtype) == ("queries", "bfloat16"):
             raise KeyboardInterrupt  # in the middle of a compilation that takes minutes
-        gradient = {"a": np.ones(1)}
-        return {"loss": 1.0, "gradient": gradient, "kernels": "none"}
+        return {"loss": 1.0, "gradient": {"a": np.ones(1)}, "kernels": "none"}
 
     monkeypatch.setattr(correctness, "loss_and_gradient", once)
     out = tmp_path / "out.json"

@@ -141,8 +141,7 @@ def test_a_tar_archive_may_end_with_a_zip_file(tmp_path):
 
 @pytest.fixture
 def toy(server, monkeypatch):
-    archive = zipped({"toy/train.json": b"{}"})
-    server.files |= {"/toy.zip": archive, "/extra.json": b"[]"}
+    server.files |= {"/toy.zip": zipped({"toy/train.json": b"{}"}), "/extra.json": b"[]"}
     sources = (Source("https://example.org/toy.zip", unpack=True), Source("https://x/extra.json"))
     toy = Dataset("Toy", "CC0", "https://example.org", sources, "toy prepare {out}", strip=True)
     monkeypatch.setitem(catalog.DATASETS, "toy", toy)

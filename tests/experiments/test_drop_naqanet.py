@@ -180,8 +180,7 @@ def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
 def test_other_rules_are_refused_with_the_flags_to_use(root, capsys, tmp_path, rules, found):
     prepare(root, tmp_path / "built", rules)
     capsys.readouterr()
-    flags = train_flags(tmp_path, tmp_path / "run", vectors=False)
-    line = fails(capsys, *flags)
+    line = fails(capsys, *train_flags(tmp_path, tmp_path / "run", vectors=False))
     assert RULES in line and line.endswith(f"found {found}")
     assert not (tmp_path / "run").exists()
 

@@ -121,8 +121,7 @@ def exported(root):
     batch = {"token_ids": ids[None], "token_type_ids": 0 * ids[None], "where": where}
     batch["context"] = where & (np.arange(len(ids)) > 3)
     reading = reader(batch)
-    program = jax.export.deserialize(bytearray((out / "reader.jaxprogram").read_bytes()))
-    found = program.call(batch)
+    found = jax.export.deserialize(bytearray((out / "reader.jaxprogram").read_bytes())).call(batch)
     np.testing.assert_allclose(found["start"], reading.spans.start, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(found["selector_logits"], reading.selector_logits, atol=1e-5)
     with warnings.catch_warnings():

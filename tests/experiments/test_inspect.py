@@ -72,8 +72,7 @@ def tables(tmp_path_factory):
         {"id": id, "question": question, "table_id": "t", "answer": answer, "match": "execution"}
         for id, (question, answer) in asked.items()
     ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (root / "official" / "dev.jsonl").write_text(text)
+    (root / "official" / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     call(
         *(wikisql, "prepare", "--layout", "jsonl", "--folder", root / "official"),
         *("--out", root / "built"),

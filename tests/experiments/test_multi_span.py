@@ -40,8 +40,7 @@ def test_a_split_holds_mentions_of_all_texts(tmp_path, capsys):
     bert = write_checkpoint(tmp_path / "bert")
     gold = write_questions(tmp_path / "gold.json", paragraphs=4)
     prepare(gold, tmp_path / "train", bert)
-    printed = capsys.readouterr().out
-    assert "answer not in the documents: 4 (none0" in printed
+    assert "answer not in the documents: 4 (none0" in capsys.readouterr().out
     split = PreparedSplit(tmp_path / "train", format=TAGGINGS_FORMAT)
     assert [q.num_solutions for q in split.questions.values()] == [3] * 8
     for window in split.windows():

@@ -111,8 +111,7 @@ def test_questions_that_retrieval_could_not_use_count_zero(root, tmp_path, capsy
     )
     capsys.readouterr()
     call("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", tmp_path / "dev")
-    printed = capsys.readouterr().out
-    found = commands.evaluation(printed)
+    found = commands.evaluation(capsys.readouterr().out)
     reason = "no word left in the question after normalisation"
     assert found["counts"] == {"questions": 3, "left out": 1, "reasons": {reason: 1}}
     assert found["scores"]["em"] == pytest.approx(200 / 3)

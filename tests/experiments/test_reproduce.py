@@ -33,8 +33,7 @@ def test_every_stage_is_a_command_that_reads_what_others_wrote(table, task, tmp_
         if isinstance(command, Download):
             written |= {str(command.out / name) for name in command.datasets}
         else:
-            flags = dict(zip(argv[1:], argv[2:], strict=False))
-            out = flags.get("--out")
+            out = dict(zip(argv[1:], argv[2:], strict=False)).get("--out")
             read = {word for word in argv if word.startswith(str(tmp_path)) and word != out}
             unknown = {x for x in read if not any(x.startswith(folder) for folder in written)}
             assert not unknown, stage.shell
@@ -114,8 +113,7 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     run_stages(stages, record, None)
     run_stages(stages, record, None)
     assert scripts.read_text() == "first slow slow "
-    always = [Stage("first", ("first_stage",), always=True)]
-    run_stages(always, record, None)
+    run_stages([Stage("first", ("first_stage",), always=True)], record, None)
     assert scripts.read_text() == "first slow slow first "
 
 

@@ -28,8 +28,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("retrieve")
     rows = [*rows_of(np.random.default_rng(0), 80), ("p0", "again", "x")]
     passages = save(folder / "psgs.tsv.gz", rows)
-    questions = folder / "NQ-open.dev.jsonl"
-    questions.write_text("\n".join(map(json.dumps, QUESTIONS)))
+    (folder / "NQ-open.dev.jsonl").write_text("\n".join(map(json.dumps, QUESTIONS)))
     call(retrieve, "index", "--passages", passages, "--out", folder / "index",
          "--articles.buckets", 2**16)  # fmt: skip
     return folder

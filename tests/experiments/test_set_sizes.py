@@ -18,8 +18,7 @@ from tests.tiny import write_checkpoint, write_wikisql
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_subset_has_the_nearest_mean_of_all_runs_of_neighbours(seed):
-    rng = np.random.default_rng(seed)
-    sizes = rng.zipf(1.5, 60).clip(max=500)
+    sizes = np.random.default_rng(seed).zipf(1.5, 60).clip(max=500)
     ordered = sorted(sizes.tolist())
     for target, count in ((1, 10), (3, 7), (40, 20), (500, 1), (9, 60)):
         found = neighbours(sizes, target, count, seed=seed)
@@ -31,8 +30,7 @@ def test_a_subset_has_the_nearest_mean_of_all_runs_of_neighbours(seed):
 
 
 def test_the_largest_subset_whose_mean_reaches_the_target():
-    rng = np.random.default_rng(0)
-    sizes = rng.zipf(1.6, 200).clip(max=4000)
+    sizes = np.random.default_rng(0).zipf(1.6, 200).clip(max=4000)
     ordered = sorted(sizes.tolist(), reverse=True)
     for target in (1, 10, 100, 4001):
         fits = [n for n in range(1, 201) if sum(ordered[:n]) / n >= target]
@@ -44,8 +42,7 @@ def subsets(monkeypatch, tmp_path):
     """The command for questions with Z of these sizes."""
 
     def command(sizes, *more):
-        questions = [SimpleNamespace(queries=range(size)) for size in sizes]
-        data = SimpleNamespace(questions=questions)
+        data = SimpleNamespace(questions=[SimpleNamespace(queries=range(size)) for size in sizes])
         monkeypatch.setattr(SetSizes.TRAIN, "open_data", lambda self: data)
         needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path), "--objectives", "mml"]
         return parse(SetSizes, prog="test", argv=[*needed, *more])

@@ -18,8 +18,7 @@ from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 def tabulate(capsys, *folders):
     """The cells of each row, by its first."""
     capsys.readouterr()
-    argv = ["--data", *map(str, folders)]
-    run_command(solution_sets.SolutionSets, prog="test", argv=argv)
+    run_command(solution_sets.SolutionSets, prog="test", argv=["--data", *map(str, folders)])
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return {name: cells for name, *cells in rows}

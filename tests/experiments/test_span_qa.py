@@ -166,8 +166,7 @@ def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
 def test_questions_of_a_file_are_answered_about_their_own_texts(root, tmp_path, capsys):
     file = tmp_path / "mine.tsv"
     texts = ["Ada saw Bo. Bo lives in Rome.", "Cyd lives in Oslo."]
-    rows = [f"Who lives in Rome?\t{text}\n" for text in texts]
-    file.write_text("asked\tpage\n" + "".join(rows))
+    file.write_text("asked\tpage\n" + "".join([f"Who lives in Rome?\t{text}\n" for text in texts]))
     named = ("--columns.question", "asked", "--columns.text", "page")
     command = ("predict", "--run-dir", root / "run", "--questions", file, "--top", 2)
     capsys.readouterr()

@@ -75,8 +75,7 @@ def test_evaluation_scores_all_questions(root, capsys):
     split = read_wikitablequestions(
         root / "official", "random-split-1-train", skips=ExclusionCounts()
     )
-    targets = {q.id: Denotation(q.answer_texts) for q in split}
-    official_score = score(found, targets)
+    official_score = score(found, {q.id: Denotation(q.answer_texts) for q in split})
     assert official_score["accuracy"] == pytest.approx(scores["accuracy"])
     assert official_score["missing"] == official_score["unknown"] == 0
     call(*command, "--split", "train", "--decoding", "result")

@@ -73,8 +73,7 @@ def test_a_batch_holds_what_the_parser_reads(tokenizer):
     assert batch["words_first"][:4].tolist() == [1, 2, 3, 5]
     assert batch["headers"].tolist() == [[7, 8], [9, 11], [12, 14], [0, 0]]
     assert batch["row_number"] == 3
-    fields = np.flatnonzero(batch["fields_where"]).tolist()
-    assert fields == question().fields[:, 0].tolist()
+    assert np.flatnonzero(batch["fields_where"]).tolist() == question().fields[:, 0].tolist()
     assert batch["links_where"].sum() == 5
     assert batch["links"][:5].tolist() == question().links.tolist()
     assert batch["solutions"][:5].tolist() == question().programs.tolist()

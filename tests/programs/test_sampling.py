@@ -24,8 +24,7 @@ WITHIN = Support(np.triu(np.ones((1, 1, F, F), bool), 1), FOLLOWS, RULES)
 
 def values(seed=0, fill=None):
     own = logits(seed, fill)
-    rng = np.random.default_rng(seed + 10)
-    return own | {"shape": rng.normal(size=(B, S)).astype(np.float32)}
+    return own | {"shape": np.random.default_rng(seed + 10).normal(size=(B, S)).astype(np.float32)}
 
 
 def distribution(tables, **others):

@@ -74,8 +74,7 @@ NEGATED = ProgramRules(contains=False, row_numbers=False, parts=False, redundant
 def test_candidates_are_those_of_z_tot(rules):
     """Those that the device allows are all that nested loops find, and sum to their mass."""
     asked = question(MANY, rules=rules)
-    brute = Brute(TABLE, MANY, rules)
-    every = [*brute.programs()]
+    every = [*Brute(TABLE, MANY, rules).programs()]
     if len(asked.links) ** 2 > rules.max_pairs:
         every = [z for z in every if SHAPES[z[0]].num_links < 2]
     batch = inputs_of([asked], rules)
@@ -103,8 +102,7 @@ def test_solutions_are_found_and_remembered_without_z():
         len(q.programs) for q in training.data.questions
     )
     assert training.memory(4)["solutions"].shape == (4, 4, ROW_WIDTH)
-    tables = logits(len(QUESTIONS[0].links), np.zeros)
-    model = OneByOne(tables, len(QUESTIONS), distribution)
+    model = OneByOne(logits(len(QUESTIONS[0].links), np.zeros), len(QUESTIONS), distribution)
     graphdef, params = nnx.split(model, nnx.Param)
     item = np.array([0, 1, 2, 3, -1], np.int32)
     batch = {"item": item, "row_where": item >= 0}

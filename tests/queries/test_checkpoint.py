@@ -33,8 +33,7 @@ class Original:
 
     def seen(self, module, question, header):
         """The question as a header sees it."""
-        weights = (self.linear(f"{module}.W_att", question) @ header).softmax(0)
-        return weights @ question
+        return (self.linear(f"{module}.W_att", question) @ header).softmax(0) @ question
 
     def __call__(self, question, headers):
         """Logits from the encodings ``[Q, I]`` of the question and ``[H, I]`` of each header."""

@@ -163,8 +163,7 @@ def test_shapes_hold_every_input_that_is_no_longer(tokenizer):
         37: [16, 16, 24, 10],
     }
     for item in inputs:
-        length = len(item.token_ids)
-        inputs.pad([item], length, num_solutions=4, pad_id=PAD)
+        inputs.pad([item], len(item.token_ids), num_solutions=4, pad_id=PAD)
 
 
 def test_limits_without_room_and_empty_data_are_refused(tokenizer):

@@ -48,8 +48,7 @@ def test_z_is_found_from_table_question_and_answer():
         np.testing.assert_array_equal(found.words, split_words(asked.question))
         assert found.num_queries == expected.size == len(found.queries) > 0
         for row in found.queries:
-            query = Query.from_row(row, found.question, found.words)
-            result = official(asked.table, query)
+            result = official(asked.table, Query.from_row(row, found.question, found.words))
             assert match(result) if match else result == list(asked.answer)
     assert not any(query_question(asked, RULES).num_queries for asked in UNSOLVED)
 

@@ -121,8 +121,7 @@ def test_candidates_are_those_of_z_tot():
     queries, drawn = map(np.asarray, candidates())
     queries = queries[queries[:, 0] >= 0]
     # "7" equals, and exceeds or is below, some of "no."; aggregates of text are not allowed.
-    conditions = {tuple(z[3:7]) for z in queries.tolist() if z[2]}
-    assert conditions == {(1, 0, 2, 2), (1, 1, 2, 2)}
+    assert {tuple(z[3:7]) for z in queries.tolist() if z[2]} == {(1, 0, 2, 2), (1, 1, 2, 2)}
     assert {tuple(z[:2]) for z in queries.tolist()} == {(0, 0), (0, 3), *((1, a) for a in range(6))}
     assert len(queries) == 8 * 3
     assert {*map(tuple, drawn.tolist())} <= {*map(tuple, queries.tolist())}
@@ -174,8 +173,7 @@ def test_parts_of_a_batch_are_searched_one_after_the_other():
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), sums, grads)
     memory = jax.tree.map(lambda x: x.reshape(ROWS, *x.shape[2:]), in_parts["memory"])
     real = batch["row_where"]
-    found = metrics["memory"]["solutions"]
-    np.testing.assert_array_equal(memory["solutions"][real], found[real])
+    np.testing.assert_array_equal(memory["solutions"][real], metrics["memory"]["solutions"][real])
     assert in_parts["items"] == metrics["items"] == 6
     assert float(in_parts["found"]) == float(metrics["found"]) == 1
 

@@ -119,8 +119,7 @@ def test_a_full_disk_is_one_line(bench):
     folder = bench.copied("prepared")
     command = SUBJECTS["train"].make
     sizes = map(len, file_contents(bench.clean / command.result).values())
-    limit = random.Random(0).randrange(max(sizes))
-    ended = bench.runner.run(command.argv(folder), limit=limit)
+    ended = bench.runner.run(command.argv(folder), limit=random.Random(0).randrange(max(sizes)))
     # 2 where ArrayRecord says what it could not write.
     assert ended.code in (1, 2) and len(ended.lines) == 1 and not ended.traceback, ended
     bench.check_again("train", folder)

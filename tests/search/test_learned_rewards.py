@@ -70,8 +70,7 @@ def unrolled(params, weights, rate=0.7):
         scores = jnp.where(where, batch["features"] @ weights, -jnp.inf)
         found = jnp.any(where, axis=-1)
         q = jnp.where(where, jax.nn.softmax(jnp.where(found[:, None], scores, 0.0)), 0.0)
-        log_probs = jnp.where(where, policy(params, batch), 0.0)
-        return -jnp.sum(q * log_probs) / jnp.sum(found)
+        return -jnp.sum(q * jnp.where(where, policy(params, batch), 0.0)) / jnp.sum(found)
 
     step = jax.grad(inner)(params)
     return inner(params), held_out(jax.tree.map(lambda x, g: x - rate * g, params, step))
@@ -117,8 +116,7 @@ def test_without_anything_found_there_is_no_gradient():
 def test_the_loss_has_32_bits_and_nothing_is_promoted_implicitly():
     for project in (jax.enable_x64(True), jax.numpy_dtype_promotion("strict")):
         with project:
-            call = jax.value_and_grad(loss, (0, 1), has_aux=True)
-            found = jax.eval_shape(call, *parameters())
+            found = jax.eval_shape(jax.value_and_grad(loss, (0, 1), has_aux=True), *parameters())
         assert {x.dtype for x in jax.tree.leaves(found)} == {jnp.dtype("float32")}
 
 
@@ -169,6 +167,5 @@ def test_the_reward_learns_to_tell_true_from_spurious_solutions():
     reward = jax.device_get(state.params["reward"])
     assert reward[0] > 1 and abs(reward[1]) < 0.2 * reward[0], reward
     rows = planted(200, seed=999)
-    scores = np.where(rows["where"], rows["features"] @ reward, -np.inf)
-    weights = jax.nn.softmax(scores, axis=-1)
+    weights = jax.nn.softmax(np.where(rows["where"], rows["features"] @ reward, -np.inf), axis=-1)
     assert np.mean(weights[rows["true"]]) > 0.7  # 0.5 without a learned reward

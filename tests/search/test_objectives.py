@@ -180,8 +180,7 @@ def test_mapo_is_unbiased_however_often_samples_are_in_memory(samples, alpha, kn
 
     gradients = np.asarray(jax.jit(jax.vmap(gradient))(outcomes), float)
     got = np.exp(LIKELY)[outcomes].prod(axis=1) @ gradients
-    exact = jax.grad(mapo_over_four)(LIKELY, known, alpha)
-    np.testing.assert_allclose(got, exact, atol=1e-6)
+    np.testing.assert_allclose(got, jax.grad(mapo_over_four)(LIKELY, known, alpha), atol=1e-6)
     if alpha == 0:  # then it is the gradient of the expected reward
         reward = jax.grad(lambda x: -jnp.sum(jax.nn.softmax(x)[:2]))(LIKELY)
         np.testing.assert_allclose(got, reward, atol=1e-6)
@@ -217,8 +216,7 @@ def test_with_a_beam_that_holds_everything_it_is_the_loss_over_z(kind, loss_over
     objective = kind(beam=beam, memory=12)
 
     def searched(values):
-        memory = first_memory(objective)
-        return objective(space_of(values), memory, step=0, key=KEY, rows=rows)
+        return objective(space_of(values), first_memory(objective), step=0, key=KEY, rows=rows)
 
     def given(values):
         where = jnp.array([[False] * 9, [True] * 9])
@@ -310,8 +308,7 @@ def test_mapox_is_iterative_ml_at_first():
     call = {"key": KEY, "rows": jnp.asarray(ROWS)}
     loss = jax.jit(lambda step: objective(space, memory, step=step, **call)[0])
     early, late = loss(9), loss(10)
-    where = right_of(RIGHT[:, :3])
-    spread = -jnp.mean(jnp.sum(policy(logits()), axis=-1, where=where) / 3)
+    spread = -jnp.mean(jnp.sum(policy(logits()), axis=-1, where=right_of(RIGHT[:, :3])) / 3)
     np.testing.assert_allclose(early, spread, rtol=1e-5)
     mapo = MAPO(samples=2, explore=2, memory=3)
     of_mapo = jax.jit(lambda step: mapo(space, memory, step=step, **call)[0])(10)

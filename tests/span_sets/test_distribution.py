@@ -78,8 +78,7 @@ def test_log_prob_of_every_set_of_spans(num_tags):
 def test_a_mention_that_runs_past_the_input_cannot_be_marked(num_tags):
     _, _, found = tagged(num_tags)
     mentions = np.array([[[0, 5], [1, 99], [-3, 1], [-2, -1], [6, 7], [5, 5]]] * 2)
-    chosen = np.eye(6, dtype=bool)[None].repeat(2, 0)
-    log_probs = log_prob_of(found, mentions, chosen)
+    log_probs = log_prob_of(found, mentions, np.eye(6, dtype=bool)[None].repeat(2, 0))
     assert np.isfinite(log_probs[0]).tolist() == [True, False, False, False, False, True]
 
 

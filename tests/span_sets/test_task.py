@@ -90,8 +90,7 @@ def test_mml_is_the_mass_of_all_taggings(found, batch):
 def test_the_selector_learns_from_windows_whose_taggings_are_not_listed(reader, batch, found):
     arrays = batch[0] | {"solutions_where": jnp.zeros_like(batch[0]["solutions_where"])}
     graphdef, params = reader
-    reading = found[0]
-    selector = np.asarray(jax.nn.log_softmax(reading.selector_logits))
+    selector = np.asarray(jax.nn.log_softmax(found[0].selector_logits))
     cost, metrics = jax.jit(loss_of(graphdef, arrays, MML()))(params)
     assert metrics["items"] == 0 and metrics["tag_loss"] == 0
     assert cost == pytest.approx(-float(selector[0, 1] + selector[1, 0]), rel=1e-5)

@@ -100,8 +100,7 @@ def test_state_dict_of_the_released_code(torch_bert, tmp_path, prefix):
     state = {f"bert.{name}": x for name, x in bert.state_dict().items()}
     for name, head in zip(("qa_outputs", "qa_classifier"), heads, strict=True):
         state |= {f"{name}.{part}": x for part, x in head.state_dict().items()}
-    early = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
-    for new, old in early:
+    for new, old in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
         state = {name.replace(new, old): x for name, x in state.items()}
     state = {prefix + name: x for name, x in state.items()}
     assert f"{prefix}bert.pooler.dense.weight" in state

@@ -143,8 +143,7 @@ def test_no_gradient_outside_the_allowed_positions_and_none_is_nan(example):
         log_probs = spans.log_prob(candidates)
         return jnp.sum(jnp.where(jnp.isfinite(log_probs), log_probs, 0.0))
 
-    gradients = jax.jit(jax.grad(total, argnums=(0, 1)))(jnp.array(start), jnp.array(end))
-    for gradient in gradients:
+    for gradient in jax.jit(jax.grad(total, argnums=(0, 1)))(jnp.array(start), jnp.array(end)):
         assert np.all(np.isfinite(gradient))
         assert np.all(np.asarray(gradient)[~where] == 0)
         assert np.any(np.asarray(gradient)[where] != 0)

@@ -49,8 +49,7 @@ def test_equals_scoring_every_span(keep, ties):
             [" ".join(rng.choices([*WORDS, "z"], k=rng.randint(1, 6))) for _ in range(2)]
             for _ in range(3)
         ]
-        solutions = enumerate_rouge_spans(text, questions, rules)
-        for golds, z in zip(questions, solutions, strict=True):
+        for golds, z in zip(questions, enumerate_rouge_spans(text, questions, rules), strict=True):
             expected = by_brute_force(text, golds, rules)
             found = list(zip(z.scores.tolist(), *z.spans.T.tolist(), strict=True))
             assert found == expected, (trial, text, golds, rules)

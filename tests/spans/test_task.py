@@ -69,15 +69,13 @@ def test_answers_are_whole_words_and_the_likeliest_of_them(whole):
 
     for seed in range(3):
         start, end = np.random.default_rng(seed).normal(size=(2, 3, 20)).astype(np.float32)
-        out = decode(start, end, batch)
-        row = {name: np.asarray(value)[0] for name, value in out.items()}
+        row = {name: np.asarray(value)[0] for name, value in decode(start, end, batch).items()}
         found = window_reading(piece_window(), row)
         expected = {}
         for i, j in itertools.combinations_with_replacement(range(len(PIECE_OFFSETS)), 2):
             text = PIECES[PIECE_OFFSETS[i][0] : PIECE_OFFSETS[j][1]]
             if j - i < 4 and (not whole or (i in FIRST_PIECES and j in LAST_PIECES)):
-                score = start[0, i + 3] + end[0, j + 3]
-                expected[text] = max(expected.get(text, -np.inf), score)
+                expected[text] = max(expected.get(text, -np.inf), start[0, i + 3] + end[0, j + 3])
         assert set(found.texts) == set(expected)
         assert list(found.texts) == sorted(expected, key=lambda text: -expected[text])
         assert ("bus" in found.texts) == ("1" in found.texts) == (not whole)
@@ -199,8 +197,7 @@ def test_data_with_other_choices_are_refused():
     model = types.SimpleNamespace(tokenizer=tokenizer)
     with pytest.raises(InputError, match="prepared/x: prepared with other choices .* than runs/x"):
         task().check(data, model, "runs/x")
-    windows = WindowConfig(choices=("yes",))
-    dataclasses.replace(task(), windows=windows).check(data, model, "runs/x")
+    dataclasses.replace(task(), windows=WindowConfig(choices=("yes",))).check(data, model, "runs/x")
 
 
 def test_fewer_documents_are_scored_out_of_the_same_reading(reader):

@@ -45,8 +45,7 @@ def batches(buckets=(16,)):
     rng = np.random.default_rng(0)
     for step in range(STEPS):
         windows = [window(rng, mentions=2) for _ in range(8)] + [window(rng, 0) for _ in range(8)]
-        num_tokens = buckets[step % len(buckets)]
-        yield pad_windows(windows, num_tokens, num_solutions=4, pad_id=0)
+        yield pad_windows(windows, buckets[step % len(buckets)], num_solutions=4, pad_id=0)
 
 
 def run(objective, num_devices, **options):

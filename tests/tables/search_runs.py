@@ -90,8 +90,7 @@ def assert_learns_a_reward(module, flags, *, num_features):
     """A run of ``objective:merl``, whose step is only traced: a fraction of compiling it."""
     command = parse(module.COMMANDS, prog="test", argv=[*flags, "objective:merl"])
     run = command.start(command.mesh())
-    memory = jax.tree.map(jnp.asarray, run.memory)
-    batch = recall(memory, next(iter(run.batches)).arrays)
+    batch = recall(jax.tree.map(jnp.asarray, run.memory), next(iter(run.batches)).arrays)
     step = jax.value_and_grad(run.loss_fn, has_aux=True)
     keys = {"key": jax.random.key(0), "dropout_key": jax.random.key(1)}
     (_, metrics), grads = jax.eval_shape(step, run.params, batch, step=jnp.int32(0), **keys)

@@ -87,8 +87,7 @@ def read(tmp_path):
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_delimiters_are_found(read, delimiter):
     rows = [["Model", "HP", "Note, or; none"], ["Beetle", "50", ""], ["Golf", "75", "x|y\tz"]]
-    text = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows)
-    table = read(text)
+    table = read("\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows))
     assert table.header == ("Model", "HP", "Note, or; none")
     assert table.types == ("text", "real", "text")
     assert [row[1] for row in table.rows] == [50, 75]

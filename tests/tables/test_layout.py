@@ -42,8 +42,7 @@ def test_cutting_is_taking_piece_by_piece(template, least):
         assert (read, lengths.tolist()) == cut_one_by_one(question, headers, room, widest, total)
         assert total(read, lengths) <= room and read >= 1 and (lengths >= 1).all()
         assert len(lengths) or not headers  # a column is always left
-        shortened = any(n < m for n, m in zip(lengths, headers, strict=False))
-        seen["headers"] += shortened
+        seen["headers"] += any(n < m for n, m in zip(lengths, headers, strict=False))
         seen["question"] += read < question
         seen["columns"] += len(lengths) < len(headers)
         seen["whole"] += (read, lengths.tolist()) == (question, headers)

@@ -127,8 +127,7 @@ OBJECTIVES = [*(kind() for kind in get_args(AnyObjective)), *map(EM, POSTERIORS)
 @pytest.mark.parametrize("mode", ["flags", "checkify", *slow("in parts", "64 bits")])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_objectives(objective, mode):
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(ROWS, SPACE)).astype(np.float32)
+    logits = np.random.default_rng(0).normal(size=(ROWS, SPACE)).astype(np.float32)
     graphdef, params = nnx.split(Model(jnp.asarray(logits)), nnx.Param)
     batch = {
         "row": np.arange(ROWS, dtype=np.int32),

@@ -40,8 +40,7 @@ def test_attention_is_chosen_with_its_dropout(checkpoint):
         load_encoder(config, tokenizer)
     config = EncoderConfig(checkpoint, attention="splash", attention_dropout=0, dtype="bfloat16")
     trained = load_encoder(config, tokenizer)
-    restored = nnx.eval_shape(lambda: untrained_encoder(config, trained.config))
-    for bert in trained, restored:
+    for bert in trained, nnx.eval_shape(lambda: untrained_encoder(config, trained.config)):
         assert (bert.attention, bert.config.attention_dropout) == ("splash", 0)
         assert bert.dtype == jnp.bfloat16
 

@@ -90,8 +90,7 @@ def test_a_batch_without_a_solution_costs_nothing():
 
 
 def test_a_search_that_finds_nothing_has_no_items():
-    metrics = reported({"averaged": (jnp.zeros((), jnp.int32), jnp.int32(2))}, {}, {})
-    assert metrics[ITEMS] == 0
+    assert reported({"averaged": (jnp.zeros((), jnp.int32), jnp.int32(2))}, {}, {})[ITEMS] == 0
 
 
 @pytest.mark.parametrize("parts", [1, 16])
@@ -99,8 +98,7 @@ def test_rows_of_different_parts_draw_on_their_own(parts):
     """Sixteen alike rows with two equally likely solutions."""
     logits, where = np.zeros((16, 2), np.float32), np.ones((16, 2), bool)
     *_, gradient = loss_and_gradient(EM(Sampled()), parts, where=where, logits=logits)
-    first = (gradient[:, 0] < 0).sum()
-    assert 0 < first < 16
+    assert 0 < (gradient[:, 0] < 0).sum() < 16
     assert np.abs(gradient) == pytest.approx(1 / 32)
 
 

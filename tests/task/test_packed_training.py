@@ -70,8 +70,7 @@ def test_a_packed_step_is_the_step(task):
 
 @pytest.mark.slow
 def test_every_device_packs_its_own_rows_and_sends_none():
-    batch = packed(batch_of("spans"), num_devices=8)
-    compiled, *results = step_on("spans", batch, num_devices=8)
+    compiled, *results = step_on("spans", packed(batch_of("spans"), num_devices=8), num_devices=8)
     assert_same_step(step_on("spans", batch_of("spans")), (compiled, *results))
     assert {kind for kind, _ in collectives(compiled.as_text())} == {"all-reduce"}
 
@@ -79,8 +78,7 @@ def test_every_device_packs_its_own_rows_and_sends_none():
 @pytest.mark.slow
 def test_layers_of_packed_rows_in_bfloat16():
     batch = batch_of("spans")
-    bert = tiny_bert(dtype=jnp.bfloat16, scan_layers=True)
-    graphdef, params = nnx.split(bert)
+    graphdef, params = nnx.split(tiny_bert(dtype=jnp.bfloat16, scan_layers=True))
 
     @functools.partial(jax.jit, static_argnames="count")
     def read(batch, count):

@@ -22,8 +22,7 @@ Z = 5
 def visits(groups, seed=0):
     """Log-probabilities, Z and inputs of 12 steps; ``groups``: for each step, the windows read."""
     rng = np.random.default_rng(seed)
-    num_windows = 1 + max(max(group) for group in groups)
-    sizes = rng.integers(0, Z + 1, num_windows)
+    sizes = rng.integers(0, Z + 1, 1 + max(max(group) for group in groups))
     for _ in range(12):
         chosen = [groups[i] for i in rng.choice(len(groups), 3, replace=False)]
         items = np.full((4, max(map(len, groups))), -1, np.int32)  # the last row is padding
@@ -65,8 +64,7 @@ def test_changes_are_those_of_a_replay(groups):
             where.reshape(len(items), -1),
             memory=recall(memory, batch)["memory"],
         )
-        rows = found.pop("memory")
-        return remember(memory, rows, batch, jnp.array(True)), found["z_changed"]
+        return remember(memory, found.pop("memory"), batch, jnp.array(True)), found["z_changed"]
 
     memory, found = first_memory(20), []
     for step in visits(groups):
@@ -141,8 +139,7 @@ def test_no_gradient_depends_on_the_true_z_or_the_memory(task, latent):
     found = {}
     for true, best in ((-1, -1), (0, 0), (NUM_SOLUTIONS - 1, 1)):
         memory = {"best_z": np.full(16, best, np.int32)}
-        batch = with_true(batch_of(task), true) | {"memory": memory}
-        found[true] = compute(params, batch, **keys)
+        found[true] = compute(params, with_true(batch_of(task), true) | {"memory": memory}, **keys)
     (_, unknown), expected = found[-1]
     assert unknown["z_true_rank"].count == unknown["z_changed"].count == 0
     for true in (0, NUM_SOLUTIONS - 1):

@@ -150,8 +150,7 @@ def query_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
     shape = rows, NUM_SOLUTIONS
     queries = np.full((*shape, 15), -1)
     # Selected column, aggregator, number of conditions; column, operator, first and last word.
-    limits = (columns, 6, None, columns, 3, words)
-    for place, limit in enumerate(limits):
+    for place, limit in enumerate((columns, 6, None, columns, 3, words)):
         queries[..., place] = 1 if limit is None else rng.integers(0, limit, shape)
     queries[..., 6] = rng.integers(queries[..., 5], words)
     positions = np.tile(np.arange(words, dtype=np.int32), (rows, 1))

@@ -38,8 +38,7 @@ def loss_fn(params, batch, *, step, key, dropout_key):
 def make_batch(parts):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(PARTS, ROWS, 4)).astype(np.float32)
-    y = rng.normal(size=(PARTS, ROWS)).astype(np.float32)
-    arrays = {"x": x, "y": y, "where": WHERE}
+    arrays = {"x": x, "y": rng.normal(size=(PARTS, ROWS)).astype(np.float32), "where": WHERE}
     if parts == 1:
         arrays = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
     return arrays | {"scale": np.float32(1.5)}

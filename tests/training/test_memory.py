@@ -145,8 +145,7 @@ def batches(killed_after=None):
         return Batch([r["id"] for r in rows], {n: np.stack([r[n] for r in rows]) for n in names})
 
     data = grain.MapDataset.source(EXAMPLES).seed(3).shuffle().repeat().batch(8, batch_fn=collate)
-    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
-    iterator = iter(data.to_iter_dataset(options))
+    iterator = iter(data.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)))
     return iterator if killed_after is None else toy.killed_after(killed_after, iterator)
 
 

@@ -69,12 +69,10 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path, undisturbed, steps):
     folder, expected = undisturbed
     with pytest.raises(toy.Killed):
         run(tmp_path, batches=toy.killed_after(steps))
-    result = run(tmp_path)
-    assert_same_run(result, expected)
+    assert_same_run(run(tmp_path), expected)
     assert toy.logged(tmp_path) == toy.logged(folder)
     # Ended: a further call returns the result and trains no step.
-    again = run(tmp_path, batches=toy.killed_after(0), evaluate=falling([]))
-    assert_same_run(again, expected)
+    assert_same_run(run(tmp_path, batches=toy.killed_after(0), evaluate=falling([])), expected)
     assert toy.logged(tmp_path) == toy.logged(folder)
 
 
@@ -135,8 +133,7 @@ def test_a_loss_that_is_not_finite_names_step_and_examples(tmp_path):
         run(tmp_path, batches=toy.batches(with_bad_row()))
     assert error.value.step == ids and error.value.ids == _ids_of(ids)
     # Nothing of the bad step, or after it, is on disk.
-    last = [int(path.name) for path in (tmp_path / "last").glob("*")]
-    assert all(step < ids for step in last)
+    assert all(step < ids for step in [int(path.name) for path in (tmp_path / "last").glob("*")])
     for folder in ("last", "best"):
         if list((tmp_path / folder).glob("*")):
             params = load_params(tmp_path / folder, toy.init_params())

@@ -30,8 +30,7 @@ def test_one_step_of_sgd_by_the_formula():
 
     optimizer = optax.sgd(0.1)
     state = init_state({"w": jnp.float32(3.0)}, optimizer, seed=0, mesh=data_mesh(1))
-    x = jnp.array([1.0, 2.0])
-    state, metrics = make_train_step(loss_fn, optimizer)(state, {"x": x})
+    state, metrics = make_train_step(loss_fn, optimizer)(state, {"x": jnp.array([1.0, 2.0])})
     gradient = 2 * 3.0 * np.mean([1.0**2, 2.0**2])
     np.testing.assert_allclose(state.params["w"], 3.0 - 0.1 * gradient, rtol=1e-6)
     np.testing.assert_allclose(metrics["grad_norm"], gradient, rtol=1e-6)
@@ -102,7 +101,6 @@ def test_the_state_is_donated_and_the_callers_params_are_not():
     mesh = data_mesh(1)
     params = toy.init_params()
     state, train_step = setup(mesh, params=params)
-    batch = next(toy.batches()).arrays
-    train_step(state, place_batch(batch, mesh))
+    train_step(state, place_batch(next(toy.batches()).arrays, mesh))
     assert state.params["body"]["kernel"].is_deleted()
     assert not params["body"]["kernel"].is_deleted()

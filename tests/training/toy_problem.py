@@ -55,8 +55,7 @@ def loss_fn(params, batch, *, step, key, dropout_key):
 
 
 def examples(count: int = 96) -> list[dict]:
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(count, 4)).astype(np.float32)
+    x = np.random.default_rng(1).normal(size=(count, 4)).astype(np.float32)
     y = np.sin(x.sum(axis=1)).astype(np.float32)
     return [{"id": f"example-{i}", "x": x[i], "y": y[i]} for i in range(count)]
 
@@ -73,8 +72,7 @@ def batches(rows: list[dict] | None = None, batch_size: int = 8, shard: tuple[in
     dataset = grain.MapDataset.source(source).seed(3).shuffle().repeat()
     dataset = dataset.batch(batch_size, batch_fn=functools.partial(collate, shard=shard))
     # Grain's own defaults start 16 threads for every run.
-    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
-    return iter(dataset.to_iter_dataset(options))
+    return iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)))
 
 
 def observed(iterator, before_next):

@@ -104,8 +104,7 @@ class TrainingStep:
 def make_encoder(setting: Setting, **computed: Any) -> Encoder:
     """The encoder of a setting with random weights."""
     positions = max(512, setting.tokens)
-    rates = setting.dropout_rates
-    sizes = BertConfig(*setting.sizes, max_position_embeddings=positions, **rates)
+    sizes = BertConfig(*setting.sizes, max_position_embeddings=positions, **setting.dropout_rates)
     return untrained_encoder(sizes, scan_layers=setting.scan_layers, **computed)
 
 

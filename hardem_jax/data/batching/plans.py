@@ -281,8 +281,7 @@ def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[in
 
     def read_part(items: np.ndarray) -> Batch:
         items = np.array_split(items, count)[index]
-        own = items.reshape(-1)
-        rows = [None if i == PADDING else inputs[i] for i in own]
+        rows = [None if i == PADDING else inputs[i] for i in items.reshape(-1)]
         arrays = {**pad(rows, step.num_tokens), "item": _own_items(items, plan.negatives)}
         if config.packed_tokens and step.packed_rows:
             arrays |= packing_arrays(

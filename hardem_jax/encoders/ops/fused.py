@@ -127,8 +127,7 @@ def visible_keys(
         seen = seen & (segments[:, None, :, None] == segments[:, None, None, :])
     if window is not None:
         places = jnp.arange(where.shape[1])
-        near = jnp.abs(places[:, None] - places[None, :]) <= window
-        seen = seen & near[None, None]
+        seen = seen & (jnp.abs(places[:, None] - places[None, :]) <= window)[None, None]
     return seen
 
 

@@ -295,8 +295,7 @@ class AllowedPrograms:
         if shape.connective == "versus":
             return a == b
         if shape.connective == "to":
-            reached = modify_rows(shape.modifier, g, a, b)
-            return reached == modify_rows(shape.modifier, g, a, every)
+            return modify_rows(shape.modifier, g, a, b) == modify_rows(shape.modifier, g, a, every)
         rows = connect(shape.connective, a, b)
         if shape.num_links == 2 and rows in (a, b):
             return True

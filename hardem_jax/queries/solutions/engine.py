@@ -224,8 +224,7 @@ def rows_of_conditions(table: Table, conditions: Sequence[Condition]) -> int:
     bound = {c.column: typed.columns[c.column].bind(c.value) for c in conditions}
     mask = typed.every_row
     for condition in conditions:
-        value = bound[condition.column]
-        mask &= typed.columns[condition.column].compare(value)[condition.operator]
+        mask &= typed.columns[condition.column].compare(bound[condition.column])[condition.operator]
     return mask
 
 

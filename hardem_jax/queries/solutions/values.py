@@ -142,8 +142,7 @@ def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
             return values
         with contextlib.closing(sqlite3.connect(":memory:")) as connection:
             connection.execute(f"CREATE TABLE cells (value {column_type})")
-            rows = [(value,) for value in values]
-            connection.executemany("INSERT INTO cells VALUES (?)", rows)
+            connection.executemany("INSERT INTO cells VALUES (?)", [(value,) for value in values])
             stored = connection.execute("SELECT value FROM cells ORDER BY rowid").fetchall()
     except SQLITE_ERRORS as error:
         row, cell = next((r, c) for r, c in enumerate(values) if not _can_be_stored(c))

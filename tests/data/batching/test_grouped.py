@@ -25,8 +25,7 @@ def test_windows_without_a_question_in_common_are_never_together():
         ids = group_ids(PLACES, scope)
         for i, mine in enumerate(PLACES):
             for j, other in enumerate(PLACES):
-                together = (mine[columns] == other[columns]).all()
-                assert (ids[i] == ids[j]) == together
+                assert (ids[i] == ids[j]) == (mine[columns] == other[columns]).all()
 
 
 def test_a_group_is_whole_in_document_order_and_padded():

@@ -8,8 +8,7 @@ from hardem_jax.data.batching.plans import PADDING, pack_lengths, packing_arrays
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_hold_what_they_are_given_and_are_nearly_full(seed):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(0, 301, 200)
+    lengths = np.random.default_rng(seed).integers(0, 301, 200)
     rows = pack_lengths(lengths, 512)
     used = np.bincount(rows, weights=lengths)
     assert used.max() <= 512

@@ -46,8 +46,7 @@ def table_of(special, passage, question=()):
 def random_rules(rng):
     options = {flag: bool(rng.integers(2)) for flag in FLAGS}
     percent = ("off", "term", "factor")[rng.integers(3)]
-    max_count = (None, 0, 3, 9)[rng.integers(4)]
-    return EquationRules(percent=percent, max_count=max_count, **options)
+    return EquationRules(percent=percent, max_count=(None, 0, 3, 9)[rng.integers(4)], **options)
 
 
 def random_problem(rng):

@@ -97,8 +97,7 @@ RESULTS = [
 def test_results_by_hand(names, select, modify, conditions, expected):
     reference = Reference(table_values(TABLE), len(TABLE.rows), [5], ("more", "less"))
     used = [Link(x, OPERATORS.index(name), n, n, v) for n, (x, name, v) in enumerate(conditions)]
-    program = Program(Shape(*names), select, modify, tuple(used))
-    assert reference.execute(program) == expected
+    assert reference.execute(Program(Shape(*names), select, modify, tuple(used))) == expected
     array = [(link.field.code, link.operator, n, n) for n, link in enumerate(used)]
     masks = tuple(sum(1 << row for row in reference.rows_of(link)) for link in used)
     values = tuple(link.value for link in used)

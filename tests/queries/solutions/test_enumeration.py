@@ -161,8 +161,7 @@ def test_tables_of_any_length(length):
     table = wide_table(3, length)
     question = "20 or 70"
     results = brute_results(table, question, SqlRules(max_conditions=2))
-    answers = Counter(map(tuple, results.values())).most_common(3)
-    for answer, number in answers:
+    for answer, number in Counter(map(tuple, results.values())).most_common(3):
         found = enumerate_sql(table, question, list(answer), SqlRules(max_conditions=2))
         assert found.size == number
 
