@@ -59,6 +59,7 @@ class NumberQuestions(DropNum):
         columns: names of the columns of their file, or of the keys of objects.
     """
 
+    max_words: int | None = None
     columns: Columns = USUAL
 
     NAME = "hardem_number_questions"
@@ -70,6 +71,7 @@ class NumberQuestions(DropNum):
             columns=self.columns,
             max_words=self.max_words,
             numbers=self.numbers,
+            digits=self.rules.digits,
         )
 
 

@@ -102,6 +102,8 @@ class Evaluate(EvaluateOnBuild):
 class Predict(PredictCommand):
     """Ask a trained model questions about a passage of your own.
 
+    Prints the most likely equations, best first, also of runs that read off tags.
+
     Attributes:
         document: text file with the passage.
     """

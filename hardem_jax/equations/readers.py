@@ -14,6 +14,7 @@ whose answer's number is filled in. Further annotators' answers, the
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,7 @@ from hardem_jax.data.json_fields import get_field, get_id, get_objects, get_stri
 from hardem_jax.data.json_stream import PathLike, iter_json_entries
 from hardem_jax.data.rows import USUAL, Columns, read_rows
 from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.solutions.enumeration import format_number
 from hardem_jax.equations.solutions.numbers import NumberConfig, find_numbers, parse_number
 from hardem_jax.errors import InputError
 
@@ -87,14 +89,16 @@ def read_number_rows(
     *,
     skips: ExclusionCounts,
     columns: Columns = USUAL,
-    max_words: int | None = 400,
+    max_words: int | None = None,
     numbers: NumberConfig | None = None,
+    digits: int = 5,
 ) -> Iterator[NumericExample]:
     """Streams the questions of a file with one row for each, see `hardem_jax.data.rows`.
 
-    Of several answers, Z is that of the first, and the official metric takes any. Of rows with the
-    same id, the first is used. ``columns`` says what its columns are called; otherwise as
-    `read_drop`.
+    Of several answers, Z is that of the first, and the official metric takes any. As that compares
+    texts, golds are written as a model's answers are, with ``digits`` decimals: 1234.5 for
+    "1,234.50". Of rows with the same id, the first is used. ``columns`` says what its columns are
+    called; otherwise as `read_drop`.
 
     Example:
         >>> import pathlib, tempfile
@@ -119,7 +123,13 @@ def read_number_rows(
             pair |= {"answer": first, "validated_answers": others}
             yield place, row["id"], {"passage": row["text"], "qa_pairs": [pair]}
 
-    return _examples(records(), skips, max_words, numbers)
+    def answered(gold: dict[str, Any]) -> dict[str, Any]:
+        value = parse_number(gold["number"])
+        known = value is not None and math.isfinite(value)
+        return gold | {"number": format_number(value, digits)} if known else gold
+
+    for example in _examples(records(), skips, max_words, numbers):
+        yield dataclasses.replace(example, golds=tuple(map(answered, example.golds)))
 
 
 def _examples(

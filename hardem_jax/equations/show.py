@@ -131,7 +131,7 @@ def find_equations(
     """Finds every equation that gives the answer: Z of DROP (Min et al., 2019, section 4.2).
 
     Args:
-        passage: its first 400 words are read, as in training.
+        passage: its first 400 words are read, as in training on DROP.
         question: its numbers may be used, too.
         answer: a number or its text, as "83,000".
         options: what counts as a number and as an equation, and how much of a passage is read.
@@ -188,8 +188,7 @@ def equation_record(
     part = dataclasses.replace(question, equations=question.equations[list(chosen)])
     record = stored_equations(part, 0.0, rules).record()
     answer = question.golds[0]["number"] if question.golds else ""
-    size = len(question.equations)
-    return record.of_question(question.question, answer, chosen, size)
+    return record.of_question(question.question, answer, chosen, len(question.equations))
 
 
 def question_record(data: Any, index: int, choose: Choose = everything) -> Record:

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from hardem_jax.data.exclusions import NO_ANSWER, REPEATED_ID, ExclusionCounts
+from hardem_jax.equations.metrics import exact_match
 from hardem_jax.equations.readers import (
+    CUT,
     OUTSIDE_DROP_NUM,
     parse_number,
     read_drop,
@@ -153,3 +155,20 @@ def test_of_own_rows_with_one_id_the_first_is_used(tmp_path):
     [found] = read_number_rows(tmp_path / "own.jsonl", skips=(skips := ExclusionCounts()))
     assert (found.answer, skips.left_out) == (41, [("a", REPEATED_ID), ("n", NO_ANSWER)])
     assert not skips.repetitions and NO_ANSWER not in OUTSIDE_DROP_NUM  # so it scores 0
+
+
+@pytest.mark.parametrize(
+    ("written", "answered", "digits"),
+    [
+        ("1,234.50", "1234.5", 5), ("−5", "-5", 5), ("1，234", "1234", 5), ("41", "41", 0),
+        ("3.1415926", "3.14159", 5), ("3.1415926", "3.14", 2), ("ten", "ten", 5),
+    ],
+)  # fmt: skip
+def test_golds_of_own_rows_are_written_as_answers_are(tmp_path, written, answered, digits):
+    row = {"text": "7 " * 500, "question": "How?", "answer": [1, written]}
+    (tmp_path / "own.jsonl").write_text(json.dumps(row))
+    skips = ExclusionCounts()
+    [found] = read_number_rows(tmp_path / "own.jsonl", skips=skips, digits=digits)
+    assert [gold["number"] for gold in found.golds] == ["1", answered]
+    assert exact_match(answered, found.golds) == 1.0  # the official metric
+    assert found.passage == row["text"] and not skips.ids(CUT)  # whole
