@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from hardem_jax.analysis.comparison import score_text
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import markdown_rows, write_text
@@ -38,7 +39,8 @@ class Tabulate:
     """Tabulate finished runs.
 
     Attributes:
-        runs: folders of runs, folders that ``compare`` wrote, or files from ``--save``.
+        runs: folders of runs, folders that ``compare`` wrote, or files from ``--save``. Encoders in
+            folders of one name count as the same.
         metrics: columns of the table; by default, every metric recorded per question.
         against: the row from which differences are taken.
         save: write the runs to this file, one per line.
@@ -228,7 +230,8 @@ def _cell(runs: Mapping[int, FinishedRun], metric: str) -> str:
     if not all(metric in run.scores for run in runs.values()):
         return "-"
     scores = [run.scores[metric] for run in runs.values()]
-    return f"{np.mean(scores):.1f}" + (f" ± {np.std(scores, ddof=1):.1f}" if scores[1:] else "")
+    spread = f" ± {score_text(metric, np.std(scores, ddof=1))}" if scores[1:] else ""
+    return score_text(metric, np.mean(scores)) + spread
 
 
 def _compared(
@@ -320,7 +323,10 @@ def _of_line(line: str, where: str) -> FinishedRun:
     try:
         content: dict[str, Any] = json.loads(line)
         by_question = {name: _unpacked(x) for name, x in content.pop("by_question").items()}
-        return FinishedRun(**content, by_question=by_question)
+        run = FinishedRun(**content, by_question=by_question)
+        if {type(run.seed), type(run.scores), type(run.settings)} != {int, dict}:
+            raise TypeError("a seed, scores and settings of other types")
+        return run
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{where}: expected a run, found {error!r}") from error
 
@@ -333,7 +339,7 @@ def _packed(scores: Sequence[float]) -> str | list[float]:
 
 
 def _unpacked(scores: str | list[float]) -> list[float]:
-    return [100.0 * int(x) for x in scores] if isinstance(scores, str) else scores
+    return [100.0 * "01".index(x) for x in scores] if isinstance(scores, str) else scores
 
 
 if __name__ == "__main__":

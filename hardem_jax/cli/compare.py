@@ -192,6 +192,10 @@ class CompareCommand(Setting):
 
     def _grid(self, mesh: Mesh) -> list[_Run]:
         """All runs, those of the first seed first, in the order of the table."""
+        if self.watched:  # checked even if every run has ended
+            from hardem_jax.cli.watching import watched
+
+            watched(self.any_run.open_dev(self.dev_questions), self.watched)
         runs, contents = [], {}
         for seed in self.seeds:
             for name, train in self.commands(seed).items():

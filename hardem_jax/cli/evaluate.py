@@ -82,6 +82,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "batch_size", "packed_tokens", at_least=1)
+        if len(set(files := self.outputs())) < len(files):
+            raise InputError(f"{max(files, key=files.count)}: expected one output, found several")
 
     def open(self) -> Questions:
         """The questions of the split."""

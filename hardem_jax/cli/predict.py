@@ -31,9 +31,8 @@ class PredictCommand(abc.ABC):
         run_dir: folder of the run.
         question: the question; None to read questions from the standard input, one per line; typed
             ones end with an empty line.
-        questions: file of questions in rows, each with what it is about; see `Columns` for the
-            names of columns.
-        columns: names of the columns of ``questions``.
+        questions: file of questions in rows, each with what it is about.
+        columns: names of the columns of ``questions`` that the task reads; answers are not read.
         checkpoint: "best" or "last".
         top: answers to print.
         json: print a JSON object for each question instead, on one line.

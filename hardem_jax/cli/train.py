@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import read_json, write_json
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.objectives import label, whole_batch
 from hardem_jax.registry import task_module, task_type
 from hardem_jax.settings import to_json
@@ -192,6 +192,8 @@ class Setting(OnDevices):
         require(self, "dev_questions", at_least=1)
         if self.data == ():
             raise InputError("data: expected at least one prepared split, found none")
+        if isinstance(self.data, tuple):
+            require_different(self, "data")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -268,8 +270,7 @@ class TrainCommand(Setting):
         from hardem_jax.training.loop import train
 
         mesh = self.mesh()
-        parts = self.batches.accumulate * jax.process_count()
-        if self.batches.batch_size % parts:
+        if self.batches.batch_size % (self.batches.accumulate * jax.process_count()):
             raise InputError(
                 f"--batches.batch-size: {self.batches.batch_size} items do not divide into "
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"

@@ -108,7 +108,7 @@ def open_build(folder: PathLike) -> Build:
         found = sorted(x for x in folders if "/incomplete." not in f"/{x.relative_to(folder)}")
     if len(found) != 1:
         if found:
-            told = f"{len(found)}: {', '.join(map(str, found))}"
+            told = f"{len(found)} folders to choose from: {', '.join(map(str, found))}"
         else:
             told = kind_of(folder) or f"0{similar_path(folder)}"
         raise InputError(f"{folder}: expected one complete {_WHAT}, found {told}")

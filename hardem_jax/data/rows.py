@@ -110,7 +110,8 @@ def as_row(raw: RawRow, columns: Columns, *roles: str, with_answers: bool = True
         raw: as it is in its file.
         columns: what its columns are called.
         roles: fields of `Columns` that the row must have besides the question.
-        with_answers: whether it must have answers; their list may be empty all the same.
+        with_answers: whether it must have answers; their list may be empty all the same. Without,
+            none are read.
 
     Raises:
         InputError: it lacks a column, or has no text in it.
@@ -120,7 +121,7 @@ def as_row(raw: RawRow, columns: Columns, *roles: str, with_answers: bool = True
     for role in ("question", *roles):
         row[role] = _text(values[column_of(values, role, columns, place)], role, place)
     row["id"] = row_id(raw, columns)
-    answers = answer_values(raw, columns, required=with_answers) or []
+    answers = (answer_values(raw, columns, required=True) if with_answers else None) or []
     texts = [_text(value, "answer", place) for value in answers]
     return row | {"answers": [text for text in texts if text.strip()]}
 

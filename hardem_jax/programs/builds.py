@@ -29,9 +29,12 @@ class TablePrograms(OwnTables):
 
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
         for question in super().read(folder, split, skips):
-            texts = tuple(str(cell) for cell in question.answer if cell is not None)
+            known = [n for n, cell in enumerate(question.answer) if cell is not None]
+            texts = tuple(str(question.answer[n]) for n in known)
+            values = question.values and tuple(question.values[n] for n in known)
             if texts:
-                yield dataclasses.replace(question, answer=texts, match="denotation")
+                changes: dict[str, Any] = {"answer": texts, "values": values}
+                yield dataclasses.replace(question, match="denotation", **changes)
             else:
                 skips.add(NO_ANSWER, question.id)
 

@@ -67,20 +67,16 @@ class Train(TrainOnBuild):
     inference: QueryInference = QueryInference()
     objective: AnyObjective | AnySearchObjective = HardEM()
 
-    def open_data(self) -> Any:
-        data = super().open_data()
-        if data.rules.shared_columns:
-            found = "a build with --rules.shared-columns"
-            raise InputError(
-                f"{data.place}: expected no two conditions on a column, which the parser does not "
-                f"have, found {found}"
-            )
-        return data
-
     def open_dev(self, count: int | None) -> Any:
         return super().open_dev(count).with_golds(self.gold, self.gold_split)
 
     def task(self, data: Any, dev: Any) -> Any:
+        for build in data, dev:
+            if build.rules.shared_columns:
+                raise InputError(
+                    f"{build.place}: expected no two conditions on a column, which the parser does "
+                    "not have, found a build with --rules.shared-columns"
+                )
         return task_type(self.TASK)(self.inference, dev.rules, self.conditions)
 
 

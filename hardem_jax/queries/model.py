@@ -98,9 +98,9 @@ class SQLova(nnx.Module):
         value_units: ValueUnits = "words",
         rngs: nnx.Rngs,
     ):
-        if not 1 <= num_target_layers <= encoder.config.num_hidden_layers:
+        if not (most := encoder.config.num_hidden_layers) >= num_target_layers >= 1:
             raise InputError(
-                f"num_target_layers: expected 1 to {encoder.config.num_hidden_layers}, the layers "
+                f"num_target_layers (--model.num-target-layers): expected 1 to {most}, the layers "
                 f"of the encoder, found {num_target_layers}"
             )
         size, count = hidden_size, len(_MODULES)

@@ -38,7 +38,7 @@ class TableReader(TableAnswerReader):
             sql = query.text(table.header)
         if answer.result is None:
             return sql, "no result"
-        return sql, cells_text(execute_sql(table, query, as_written=True))
+        return sql, cells_text(execute_sql(table, query, as_written=True), most=None)
 
 
 READER = TableReader

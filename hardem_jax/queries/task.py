@@ -92,8 +92,7 @@ class QueryQuestions(QuestionsOnTables):
         """
         if folder is None:
             return self
-        golds = annotated_queries(folder, split, self.questions)
-        return dataclasses.replace(self, golds=golds)
+        return dataclasses.replace(self, golds=annotated_queries(folder, split, self.questions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,12 +325,13 @@ def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
     return execution_match(result, in_lower_case(question.answer))
 
 
-def cells_text(result: Sequence[Cell]) -> str:
-    """A result for people: cells in one line, long lists cut."""
+def cells_text(result: Sequence[Cell], most: int | None = 10) -> str:
+    """A result for people: cells in one line, longer lists cut."""
     cells = ["-" if cell is None else _cell_text(cell) for cell in result]
     if not cells:
         return "(no row)"
-    return ", ".join(cells[:10]) + (f" and {len(cells) - 10} more" if len(cells) > 10 else "")
+    more = len(cells[most:]) if most else 0
+    return ", ".join(cells[:most]) + (f" and {more} more" if more else "")
 
 
 def _cell_text(cell: str | float | int) -> str:

@@ -175,6 +175,8 @@ PLACES += ("exported/config.json",)
         ("spans evaluate --run-dir memory://x --data d", "gs:// or s3://, found memory://"),
         ("spans train --data d --dev d --out memory://x", "gs:// or s3://, found memory://"),
         ("spans prepare --qa-file {file} --evidence . --tokenizer ./x --out o", "none"),
+        ("spans train --data d d --dev d --out o", "--data: expected different values, found d d"),
+        ("spans evaluate --run-dir r --data d --predictions p --by-question p", "p: expected one"),
         ("spans train --dev d --out o --data d --loop.num-step 3", "--loop.num-steps"),
         ("spans train --dev d --out o --data d --loop.num-steps 0", "--loop.num-steps: expected"),
         ("spans compare --dev d --out o --data d --objectives mll", "'mll' (Unrecognized options"),

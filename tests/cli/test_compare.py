@@ -129,6 +129,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monke
         ("--optimizer.learning-rate", 1e-3, "learning-rate: 5e-05 originally, 0.001 now"),
         ("--latent.likelihood", "position", "--latent.likelihood: span originally, position now"),
         ("--dev", out.parent / "other", "counts.questions 24 originally, 20 now"),
+        ("--watched", "nobody", "--watched: expected ids of questions"),
     ):
         assert named in fails(triviaqa, capsys, *fewer, flag, value)
         assert (out / "comparison.json").read_bytes() == ended

@@ -46,6 +46,8 @@ def test_columns_of_any_name_numbers_and_several_answers(tmp_path):
     assert row["answers"] == ["3", "0", "1234567890123456", "1234567890123457", "1e+300", "0.3"]
     [row] = rows(tmp_path, "question,text\nWho?,Ann.\n", with_answers=False)
     assert row["answers"] == []
+    [row] = rows(tmp_path, json.dumps({**ROW, "answer": {"start": 3}}), with_answers=False)
+    assert row["answers"] == []  # whatever is there
 
 
 @pytest.mark.parametrize(

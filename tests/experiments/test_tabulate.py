@@ -29,8 +29,7 @@ def finished(objective="MML", seed=0, share=0.5, **settings):
 def write_folder(folder, run):
     folder.mkdir(parents=True)
     content = {"objective": run.objective, "settings": run.settings}
-    scores = list(run.scores.items())
-    (folder / "final.json").write_text(json.dumps(content | {"scores": scores}))
+    (folder / "final.json").write_text(json.dumps(content | {"scores": list(run.scores.items())}))
     content = {"settings": run.settings, "scores": run.by_question}
     (folder / "by_question.json").write_text(json.dumps(content))
 
@@ -246,6 +245,16 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
         read_runs(tmp_path / "damaged")
     with pytest.raises(InputError, match="expected a file, found"):
         read_runs(tmp_path / "absent.jsonl")
-    (tmp_path / "runs.jsonl").write_text(f"{finished().line()}\n[]\n")
-    with pytest.raises(InputError, match=r"runs.jsonl:2: expected a run"):
-        read_runs(tmp_path / "runs.jsonl")
+    one = json.loads(finished().line())
+    wrong = [{"scores": None}, {"seed": "0"}, {"by_question": {"em": "012"}}, {"settings": []}]
+    for line in ([], *(one | change for change in wrong)):
+        (tmp_path / "runs.jsonl").write_text(f"{finished().line()}\n{json.dumps(line)}\n")
+        with pytest.raises(InputError, match=r"runs.jsonl:2: expected a run"):
+            read_runs(tmp_path / "runs.jsonl")
+
+
+def test_thresholds_keep_their_digits():
+    runs = [finished(), finished(seed=1)]
+    for run, found in zip(runs, (0.0043, 0.0045), strict=True):
+        run.scores["best_f1_thresh"] = found
+    assert "| 0.004400 ± 0.000141 |" in table(rows(runs), ["best_f1_thresh"])

@@ -149,5 +149,7 @@ def test_every_parameter_learns_and_dropout_is_asked_for(units):
 @pytest.mark.parametrize("count", [0, 3])
 def test_only_layers_that_there_are_can_be_read(count):
     bert = nnx.eval_shape(lambda: Bert(CONFIG, rngs=nnx.Rngs(0)))
-    with pytest.raises(InputError, match=f"num_target_layers: expected 1 to 2, .*found {count}"):
+    with pytest.raises(
+        InputError, match=f"model.num-target-layers.: expected 1 to 2, .*found {count}"
+    ):
         SQLova(bert, num_target_layers=count, rngs=nnx.Rngs(1))

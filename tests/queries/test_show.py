@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,11 @@ from hardem_jax import find_queries
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.queries.builds import WikiSQL, WikiTableQuestions
+from hardem_jax.queries.reader import TableReader
 from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.types import Query, SqlRules
+from hardem_jax.queries.task import cells_text
+from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.table import Table
 from tests.show.html_pages import Page
@@ -46,6 +50,14 @@ def check_queries(builder, examples):
 def test_queries_are_those_of_a_build(shared_dir, builder, name, questions, queries):
     examples = builder.read(shared_dir / "data" / name, "dev", ExclusionCounts())
     assert check_queries(builder, itertools.islice(examples, questions)) > queries
+
+
+def test_answers_are_whole_and_cut_only_where_they_are_shown():
+    column, every = tuple((n,) for n in range(12)), ", ".join(map(str, range(12)))
+    asked = TableQuestion("q", "All?", Table("t", ("n",), ("real",), column), tuple(range(12)))
+    found = SimpleNamespace(query=Query(0, 0), result=())
+    assert TableReader.texts(None, asked, found)[1] == every
+    assert cells_text(asked.answer) == every.replace(", 10, 11", " and 2 more")
 
 
 def test_what_is_shown_of_queries():

@@ -213,7 +213,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(root, tmp_path):
 def test_of_several_builds_one_is_to_be_named(root, tmp_path):
     first = built("drop", root, tmp_path)
     built("drop", root, tmp_path, shard_size=2)
-    with pytest.raises(InputError, match="expected one complete build .*, found 2"):
+    with pytest.raises(
+        InputError, match="expected one complete build .*, found 2 folders to choose"
+    ):
         open_build(tmp_path)
     assert open_build(first.folder) == first
     with pytest.raises(InputError, match="a split out of train, found 'dev'"):

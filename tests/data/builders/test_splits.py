@@ -214,6 +214,20 @@ def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
         make("csv")
 
 
+def test_a_missing_cell_of_an_answer_takes_its_value_along(tmp_path):
+    table = {
+        "id": "t",
+        "header": ["Who", "When"],
+        "types": ["text", "text"],
+        "rows": [["Ann", "May"]],
+    }
+    asked = {"table_id": "t", "question": "When?", "answer": [None, "May"]}
+    lines = [{"table": table}, asked | {"values": ["", "xx-05-xx"]}]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    [found] = TablePrograms().read(tmp_path, "train", ExclusionCounts())
+    assert (found.answer, found.values) == (("May",), ("xx-05-xx",))
+
+
 @pytest.mark.slow
 def test_any_number_of_processes_writes_the_same(tmp_path):
     many = [dataclasses.replace(q, id=f"{q.id}-{n}") for n in range(9) for q in QUESTIONS]
