@@ -1,7 +1,9 @@
 """Errors that a command prints as one line, such as invalid input, and checks of input."""
 
+import dataclasses
 import difflib
 import errno
+import functools
 import importlib.util
 import numbers
 import operator
@@ -11,7 +13,7 @@ import signal
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 # Room for a path and two lists of names.
 MAX_MESSAGE = 1_000
@@ -172,7 +174,8 @@ def require(
     integer: bool = False,
     optional: bool = True,
 ) -> None:
-    """Checks that attributes of a configuration are finite numbers within bounds.
+    """Checks that attributes of a configuration are finite numbers within bounds, and those whose
+    type is a `Literal` one of its options.
 
     None passes if it is `optional`; every element of a tuple is checked. Integers must fit 32 bits
     unless `at_most` or `below` sets another limit.
@@ -195,6 +198,8 @@ def require(
         )
         if bound is not None
     ]
+    for name, options in _literals(type(config)).items():
+        check_choice(getattr(config, name), options, name)
     expected = " and ".join(text for text, *_ in bounds) or "a finite number"
     for name in names:
         found = getattr(config, name)
@@ -210,6 +215,13 @@ def require(
             # Of NaN the first is false.
             if not (abs(value) < float("inf") and all(f(value, x) for _, x, f in bounds)):
                 raise InputError(f"{name}: expected {expected}, found {value}")
+
+
+@functools.cache
+def _literals(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass whose type is a `Literal`, each with it."""
+    hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is Literal}
 
 
 def require_different(config: Any, *names: str) -> None:

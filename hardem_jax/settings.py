@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ from hardem_jax.errors import InputError
 
 
 def to_json(config: Any, keep: Callable[[dataclasses.Field], bool] = lambda _: True) -> Any:
-    """A configuration as nested plain values; dataclasses by type and fields, tuples as lists.
+    """A configuration as nested plain values; dataclasses by type and fields, tuples as lists,
+    numbers of NumPy as Python's.
 
     Example:
         >>> from hardem_jax.objectives import HardEM
@@ -24,8 +26,10 @@ def to_json(config: Any, keep: Callable[[dataclasses.Field], bool] = lambda _: T
         fields = filter(keep, dataclasses.fields(config))
         content = {field.name: to_json(getattr(config, field.name), keep) for field in fields}
         return {"type": type(config).__name__, **content}
-    if isinstance(config, tuple):
+    if isinstance(config, (tuple, list)):
         return [to_json(item, keep) for item in config]
+    if isinstance(config, numbers.Number):
+        config = getattr(config, "item", lambda: config)()  # of NumPy
     return config if isinstance(config, (int, float, str, bool, type(None))) else shown(config)
 
 

@@ -5,10 +5,14 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError, require
 from hardem_jax.settings import from_json, to_json
+from hardem_jax.spans.config import ReaderConfig
+from hardem_jax.task.config import EncoderConfig
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +48,23 @@ class Train:
 )
 def test_configurations_come_back(config):
     assert from_json(Train, json.loads(json.dumps(to_json(config))), "x") == config
+
+
+def test_lists_and_numbers_of_numpy_come_back():
+    config = Train([Path("a")], Soft(np.float32(0.5)), rates=[["head", 2.0]], seed=np.int64(7))
+    expected = Train((Path("a"),), Soft(0.5), rates=(("head", 2.0),), seed=7)
+    assert from_json(Train, json.loads(json.dumps(to_json(config))), "x") == expected
+
+
+def test_options_that_there_are_not_are_refused():
+    for make, said in (
+        (lambda: LoopConfig(6, monitor="em", mode="maximize"), r"mode: .*'max', 'min'.*'maximize'"),
+        (lambda: OptimizerConfig(schedule="cosine"), "schedule: .*'linear'.*'cosine'"),
+        (lambda: EncoderConfig(dtype="bf16"), "dtype: .*'bfloat16'.*'bf16'"),
+        (lambda: ReaderConfig(softmax_over="all"), "softmax_over: .*'context'.*'all'"),
+    ):
+        with pytest.raises(InputError, match=f"^{said}$"):
+            make()
 
 
 def test_an_integer_is_a_number_and_a_path_a_path():

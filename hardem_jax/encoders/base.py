@@ -19,7 +19,7 @@ from jax.typing import DTypeLike
 from hardem_jax.encoders.config import Implementation, Remat
 from hardem_jax.encoders.ops.attention import Texts
 from hardem_jax.encoders.ops.fused import ACTIVATIONS
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, check_choice, require
 from hardem_jax.placement import platform_of
 
 Array = jax.Array
@@ -107,6 +107,8 @@ class Encoder(nnx.Module):
     ):
         self.config = config
         self.dtype = dtype
+        check_choice(remat, Remat, "remat")
+        check_choice(attention, Implementation, "attention")
         self.remat: Remat = remat
         self.scan_layers = scan_layers
         self.attention: Implementation = attention

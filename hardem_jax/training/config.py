@@ -93,7 +93,7 @@ class OptimizerConfig:
     """Fraction of the run's steps over which the learning rate rises linearly from 0."""
     weight_decay: float = 0.01
     """Decoupled decay, multiplied by the learning rate; not applied to biases, LayerNorm and word
-    vectors."""
+    vectors, by their names, see `optimizer.is_decayed`."""
     clip_norm: float | None = 1.0
     """Maximum global norm of the gradient; None: no clipping."""
     b1: float = 0.9

@@ -221,7 +221,7 @@ def train(
                 stop=stop,
             )
             state = run.finish(state, example_batches)
-    if run.stopping:
+    if run.stopping or stop.signum is not None:  # also during the last checkpoint
         raise stop.stopped(
             f" after step {int(state.step)}; a checkpoint was saved, run the same command to resume"
         )

@@ -143,8 +143,9 @@ class RunLog:
 
     def _write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
         if self._file is not None:
+            own = {"step": step, "kind": kind}  # first in the line, whatever metrics are called
             try:  # flushed, so that a killed process loses no line
-                self._file.write(json.dumps({"step": step, "kind": kind, **metrics}) + "\n")
+                self._file.write(json.dumps(own | dict(metrics) | own) + "\n")
                 self._file.flush()
             except OSError as error:
                 raise OSError(error.errno, error.strerror, self._file.name) from error

@@ -48,9 +48,8 @@ def global_norm(grads: Any) -> jax.Array:
     """
     leaves = jax.tree.leaves(grads)
     mesh = mesh_of(*leaves)
-    split = mesh is not None and mesh.shape.get("fsdp", 1) > 1
-    if split or platform_of(*leaves) != "gpu":
-        return optax.tree.norm(grads)
+    if (mesh is not None and mesh.shape.get("fsdp", 1) > 1) or platform_of(*leaves) != "gpu":
+        return optax.tree.norm(optax.tree.cast(grads, jnp.float32))
     squares = [jnp.square(leaf.astype(jnp.float32)) for leaf in leaves]
     rows = [x.ravel() if x.size < 2**14 else x.sum(axis=-1).ravel() for x in squares]
     # XLA would turn the sum of a concatenation into sums of its parts again.

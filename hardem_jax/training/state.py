@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from hardem_jax.errors import InputError
 from hardem_jax.training.mesh import replicated, state_shardings
 
 #: The entry of a batch, and of a loss's metrics, with the memory of the rows (`TrainState.memory`).
@@ -67,6 +68,10 @@ def init_state(
         lambda x: np.array(jax.device_get(x), dtype=jnp.result_type(x)),
         (params, dict(memory or {})),
     )
+    for path, x in jax.tree.leaves_with_path(params):
+        if not x.size:  # which Orbax does not save
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise InputError(f"params: expected elements in {name!r}, found shape {x.shape}")
     shardings = state_shardings(jax.eval_shape(init, params, memory), mesh)
     # Any device may read and write the memory of any input.
     everywhere = jax.tree.map(lambda _: replicated(mesh), memory)

@@ -69,8 +69,8 @@ def make_train_step(
 
     To the loss function's own metrics it adds `loss`, `grad_norm` (before clipping), `finite`
     (1 if loss and gradient are finite, else 0) and, if a schedule is given, `learning_rate`:
-    float32 `[]` each. A non-finite step increments the step counter but leaves parameters,
-    optimiser state and memory unchanged.
+    float32 `[]` each. A non-finite step increments the step counter, from which `learning_rate` is
+    read, but leaves parameters, optimiser state (with its own count) and memory unchanged.
 
     Example:
         >>> from hardem_jax.training.mesh import data_mesh

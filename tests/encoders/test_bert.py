@@ -23,6 +23,13 @@ WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]
 TYPES = RNG.integers(0, 2, (8, 10))
 
 
+@pytest.mark.parametrize("option", [{"remat": "layers"}, {"attention": "flash"}])
+def test_options_that_there_are_not_are_refused(option):
+    [(name, found)] = option.items()
+    with pytest.raises(InputError, match=f"^{name}: expected one of .*, found '{found}'$"):
+        Bert(CONFIG, rngs=nnx.Rngs(0), **option)
+
+
 def make(config=CONFIG, **options):
     return Bert(config, rngs=nnx.Rngs(0), **options)
 

@@ -33,8 +33,7 @@ def run(folder, mesh, batches):
     def evaluate(params):
         held_out = toy.collate(toy.examples(32)).arrays
         x = place_global_batch({"x": held_out["x"]}, mesh)["x"]
-        error = fetch(predict(params, x)) - held_out["y"]
-        return {"score": -float(np.mean(error**2))}
+        return {"score": -float(np.mean((fetch(predict(params, x)) - held_out["y"]) ** 2))}
 
     return train(
         loss_fn=toy.loss_fn,

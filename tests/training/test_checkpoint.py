@@ -155,8 +155,7 @@ def test_one_save_is_complete_before_the_next_begins(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("folder", ["last", "best"])
 def test_params_load_alone(tmp_path, folder):
-    state = make_state()
-    saved(tmp_path, state)
+    saved(tmp_path, make_state())
     zeros = jax.tree.map(jnp.zeros_like, toy.init_params())
     assert_same(load_params(tmp_path / folder, zeros), toy.init_params())
     assert_same(load_params(tmp_path / folder, jax.eval_shape(toy.init_params)), toy.init_params())

@@ -19,8 +19,8 @@ def run_log(directory, *, start=0, token_cost=None, **options):
 
 def test_one_flushed_line_per_write(tmp_path):
     log = run_log(tmp_path)
-    log.evaluation(1, {"EM": 50.0}, gained=True)
-    # Read before closing: a killed process never closes.
+    log.evaluation(1, {"EM": 50.0, "step": 7.0, "kind": 2.0}, gained=True)
+    # Read before closing: a killed process never closes. Step and kind are those of the line.
     assert read_metrics(tmp_path) == [{"step": 1, "kind": "eval", "EM": 50.0}]
     log.close()
 

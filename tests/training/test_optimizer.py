@@ -16,6 +16,7 @@ from hardem_jax.training.optimizer import (
     OptimizerConfig,
     average_params,
     averaged_params,
+    global_norm,
     is_decayed,
     learning_rate_schedule,
     make_optimizer,
@@ -35,6 +36,12 @@ NAMES = {
     "question.recurrent.0": True,
     "0": True,
 }
+
+
+def test_norms_of_halves_are_computed_in_float32():
+    halves = {"w": jnp.full(4, 300.0, jnp.float16), "b": jnp.full(9, 10.0, jnp.bfloat16)}
+    found = global_norm(halves)
+    assert found.dtype == jnp.float32 and float(found) == pytest.approx(np.sqrt(4 * 300**2 + 900))
 
 
 @pytest.mark.parametrize(("name", "decayed"), NAMES.items())

@@ -12,7 +12,10 @@ from hardem_jax.training.run_progress import RunProgress, read_metrics, truncate
 def play(values, mode="max", patience=None):
     progress = RunProgress()
     steps = enumerate(values, 1)
-    gains = [progress.record(10 * i, {"m": value}, "m", mode, patience) for i, value in steps]
+    gains = [
+        progress.record(10 * i, {"m": value, "step": 7.0}, "m", mode, patience)
+        for i, value in steps
+    ]
     return progress, gains
 
 

@@ -293,6 +293,29 @@ def test_a_second_signal_ends_the_run_at_once_unless_it_is_the_same_request(
     assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == last
 
 
+def test_a_signal_during_the_last_checkpoint_ends_the_run_as_any_other(tmp_path, monkeypatch):
+    save = loop.RunCheckpoints.save_last
+
+    def signalled(self, state, *more):
+        save(self, state, *more)
+        if int(state.step) == CONFIG.num_steps:
+            signal.raise_signal(signal.SIGINT)
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(Stopped, match="SIGINT after step 30; a che"),
+    ):
+        patch.setattr(loop.RunCheckpoints, "save_last", signalled)
+        run(tmp_path)
+    assert int(run(tmp_path).state.step) == CONFIG.num_steps
+
+
+def test_what_a_checkpoint_cannot_hold_is_refused_at_once(tmp_path):
+    params = toy.init_params() | {"none": {"w": np.zeros((0, 3), np.float32)}}
+    with pytest.raises(InputError, match=r"expected elements in 'none.w', found shape \(0, 3\)"):
+        run(tmp_path, params=params)
+
+
 def test_an_evaluation_that_fails_loses_no_steps(tmp_path):
     config = dataclasses.replace(CONFIG, checkpoint_every=100)
     with pytest.raises(InputError, match="monitor: expected a metric of the evaluation"):

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardem_jax.errors import check_choice, require
+from hardem_jax.errors import require
 from hardem_jax.tables.table import column_names
 
 AGGREGATORS = ("", "max", "min", "count", "sum", "avg")
@@ -165,6 +165,5 @@ class SqlRules:
     max_combinations: int = 2**22
 
     def __post_init__(self) -> None:
-        check_choice(self.numbers, Numbers, "numbers")
         require(self, "max_conditions", at_least=0, at_most=MAX_CONDITIONS)
         require(self, "cap", "max_combinations", at_least=1)
