@@ -26,6 +26,7 @@ ARTICLES = frozenset({"a", "an", "the"})
 # What follows such a letter though not combining: voicing of half-width kana, and the vowel and the
 # last consonant of a decomposed Hangul syllable.
 _FOLLOWING = "\uff9e\uff9f\u1160-\u11ff\ud7b0-\ud7ff"
+_FOLLOWS = re.compile(f"[{_FOLLOWING}]")
 # Shown as nothing. Not the zero-width non-joiner, which in Persian separates parts of a word that
 # answers consist of.
 _INVISIBLE = "\u00ad\u200b\u200d\u2060\ufeff"
@@ -136,13 +137,12 @@ def triviaqa_form(text: str) -> str:
 
 
 def skip_combining_marks(text: str, end: int) -> int:
-    """The first position from ``end`` on without a combining mark or conjoining jamo. Tokenisers
-    that strip accents exclude a decomposed accent from the last token. Those that compose
-    characters exclude the vowel and the last consonant of a decomposed Hangul syllable."""
+    """The first position from ``end`` on without a combining mark, half-width voicing mark or
+    conjoining jamo. Tokenisers that strip accents exclude a decomposed accent from the last token.
+    Those that compose characters exclude these marks of kana, and the vowel and the last consonant
+    of a decomposed Hangul syllable."""
     while end < len(text) and (
-        unicodedata.category(text[end]).startswith("M")
-        or "\u1160" <= text[end] <= "\u11ff"
-        or "\ud7b0" <= text[end] <= "\ud7ff"
+        unicodedata.category(text[end]).startswith("M") or _FOLLOWS.match(text, end)
     ):
         end += 1
     return end
@@ -204,7 +204,7 @@ def _kinds_of_characters() -> np.ndarray:
     for match in re.finditer(f"[{LETTERS_ALONE}]", everything):
         if kinds[match.start()] == _LETTER:  # their digits form numbers like others
             kinds[match.start()] = _ALONE
-    for match in re.finditer(f"[{_FOLLOWING}]", everything):
+    for match in _FOLLOWS.finditer(everything):
         kinds[match.start()] = _MARK
     kinds[-1] = _ALONE  # rare Chinese characters
     return kinds

@@ -179,9 +179,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         reasons = dict(collections.Counter(lost).most_common())
         if reasons:
             why = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-            left = "of them were left out of the split and count 0"
-            left = left if data.scored else "others were left out of the split"
-            print(f"{len(lost)} {left}: {why}")
+            and_count = ", which count 0" if data.scored else ""
+            print(f"{len(lost)} left out of the split{and_count}: {why}")
         print(f"peak memory: {peak_mib():.0f} MiB")
         return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
 

@@ -32,7 +32,7 @@ SEVERAL_SPANS = with_help(
     "several answer spans required", "readers of several spans (taggings) are trained on them"
 )
 IMPOSSIBLE = with_help(
-    "marked impossible to answer", "--windows.choices unknown makes that an answer"
+    "marked impossible to answer", "--windows.choices unknown makes that an answer (of spans only)"
 )
 NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
 MISPLACED_MENTION = "annotated offset does not hold the answer"

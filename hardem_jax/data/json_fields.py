@@ -66,8 +66,9 @@ def get_objects(
 
 
 def lacks(keys: Iterable[str], expected: str, place: str) -> InputError:
-    """The error for a record that has these keys and not what is expected."""
-    names = [repr(key) for key in keys]
+    """The error for a record that has these keys, or itself, and not what is expected."""
+    given = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, "")
+    names = [repr(key) for key, value in given.items() if value is not None]
     more = ", ..." if len(names) > 6 else ""
     found = f"the keys {', '.join(names[:6])}{more}" if names else "no keys"
     return InputError(f"{place}: expected {expected}, found {found}")

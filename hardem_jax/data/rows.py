@@ -129,7 +129,7 @@ def as_row(raw: RawRow, columns: Columns, *roles: str, with_answers: bool = True
 def row_id(raw: RawRow, columns: Columns) -> str:
     """Its own id; where it has none, the row's name."""
     column = column_of(raw.values, "id", columns, raw.place, required=columns.id is not None)
-    return (_text(raw.values[column], "id", raw.place) if column else "") or raw.name
+    return (_text(raw.values[column], "id", raw.place).strip() if column else "") or raw.name
 
 
 def answer_values(raw: RawRow, columns: Columns, *, required: bool) -> list[Any] | None:

@@ -67,6 +67,11 @@ def pad_windows(
         batch["word_ends"][row, inside] = ends[own] & not_blank
         if window.lead:
             batch["parts"][row, inside] = _parts(window)
+            # A choice is an answer as a whole, also where each of its letters is a word.
+            places = start + np.flatnonzero(not_blank)
+            parts = batch["parts"][row, places]
+            batch["word_starts"][row, places] &= (parts == 0) | (np.diff(parts, prepend=0) != 0)
+            batch["word_ends"][row, places] &= (parts == 0) | (np.diff(parts, append=0) != 0)
         batch["solutions"][row, : len(solutions)] = solutions
         batch["solutions_where"][row, : len(solutions)] = True
         if window.true_solution < num_solutions:

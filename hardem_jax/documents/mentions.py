@@ -95,8 +95,7 @@ class AliasMatcher:
         self.by_first_word: dict[str, dict[tuple[str, ...], list[str]]] = {}
         for alias, own in sorted(zip(self.aliases, forms, strict=True)):
             if own:
-                group = self.by_first_word.setdefault(own[0], {})
-                group.setdefault(own, []).append(alias)
+                self.by_first_word.setdefault(own[0], {}).setdefault(own, []).append(alias)
 
 
 def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:

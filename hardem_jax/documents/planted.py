@@ -84,8 +84,7 @@ class PlantedConfig:
                 f"num_verbs: expected a multiple of num_people ({self.num_people}) and at most "
                 f"{len(QUESTION_VERBS)}, found {self.num_verbs}"
             )
-        most = len(OTHER_VERBS) // self.num_people
-        require(self, "max_passing", at_least=0, at_most=most)
+        require(self, "max_passing", at_least=0, at_most=len(OTHER_VERBS) // self.num_people)
         require(self, "decoys", at_least=0)
         require(self, "spurious", "missing", "first", "noise", at_least=0, at_most=1)
         if self.noise + self.missing > 1:

@@ -50,7 +50,8 @@ TAGGINGS_FORMAT = "taggings 4"
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_WORDS = "no words in any document"
 NOT_IN_DOCUMENTS = with_help(
-    "answer not in the documents", "check its spelling, or add what the document has to the answers"
+    "answer not in the documents",
+    "check its spelling, or add what the document has to the answers; NarrativeQA: --rules.minimum",
 )
 FILTERED = with_help(
     "answer only in windows that TF-IDF left out", "keep more: --windows.max-windows"
@@ -119,8 +120,7 @@ class Concatenated(Sequence[Window]):
 
     def __getitem__(self, index):
         which = int(np.searchsorted(self._ends, index, side="right"))
-        begin = self._ends[which] - len(self._sources[which])
-        return self._sources[which][index - begin]
+        return self._sources[which][index - (self._ends[which] - len(self._sources[which]))]
 
 
 def all_windows(splits: Sequence[PreparedSplit]) -> tuple[Concatenated, np.ndarray]:

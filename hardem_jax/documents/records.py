@@ -11,7 +11,7 @@ import numpy as np
 from hardem_jax.data.data_sets import Record, RecordKind, Solver
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import Document, ReadingExample
-from hardem_jax.documents.mentions import AliasMatcher, enumerate_spans, trim_span
+from hardem_jax.documents.mentions import AliasMatcher, alias_forms, enumerate_spans, trim_span
 from hardem_jax.words import cuts_word, split_words
 
 #: Reason of `ExclusionCounts`, for questions left out.
@@ -80,7 +80,7 @@ def annotated_mentions(
     """The examples with their annotated mention, shrunk to whole words, as all of Z: full
     supervision, as an upper bound. Others are skipped. An answer that is one of the choices
     (`WindowConfig`) has no place in a document, and stays."""
-    offered = {choice.lower() for choice in choices}
+    offered = set(map(alias_forms, choices))
     for example in examples:
         mention = None
         if example.true_mention is not None:
@@ -92,7 +92,7 @@ def annotated_mentions(
                 mention = None
         if mention is not None:
             yield dataclasses.replace(example, mentions=((document, *mention),))
-        elif any(alias.strip().lower() in offered for alias in example.aliases):
+        elif any(alias_forms(alias) in offered for alias in example.aliases):
             yield dataclasses.replace(example, mentions=())
         else:
             skips.add(NO_PLACE, example.id)

@@ -31,6 +31,7 @@ from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects
 from hardem_jax.data.json_stream import PathLike, iter_json_items
 from hardem_jax.data.rows import USUAL, Columns, as_row, raw_rows
 from hardem_jax.documents.examples import UNKNOWN, Document, ReadingExample
+from hardem_jax.documents.mentions import alias_forms
 from hardem_jax.errors import InputError
 
 AnswersAre = Literal["alternatives", "all required"]
@@ -142,12 +143,13 @@ def read_squad_rows(
     for number, raw in enumerate(raw_rows(file)):
         values = raw.values
         if columns == USUAL and isinstance(values.get("answers"), dict) and "context" in values:
-            if values.get("id") in (None, ""):
+            if values.get("id") is None or not str(values["id"]).strip():
                 values = values | {"id": raw.name}
             yield from _row_example(values, number, raw.place, rules)
             continue
         row = as_row(raw, columns, "text", with_answers=require_answers)
         row["answers"] = [{"text": text} for text in row["answers"]]
+        row["is_impossible"] = None if raw.is_csv else values.get("is_impossible")
         if UNKNOWN in rules.choices and require_answers and not row["answers"]:
             row["is_impossible"] = True
         yield from _example(row, Document(f"#{number}", row["text"]), raw.place, rules)
@@ -170,8 +172,9 @@ def _row_example(
     pairs = itertools.zip_longest(texts, starts)
     row = row | {"answers": [{"text": text, "answer_start": start} for text, start in pairs]}
     given = any(str(text or "").strip() for text in texts)
-    if UNKNOWN in rules.choices and rules.require_answers and not given:
-        row = {"is_impossible": True} | row
+    unmarked = row.get("is_impossible") is None
+    if UNKNOWN in rules.choices and rules.require_answers and not given and unmarked:
+        row |= {"is_impossible": True}
     yield from _example(row, document, place, rules)
 
 
@@ -207,7 +210,8 @@ def _example(
     if all_required and len(aliases) > 1:
         return skips.add(SEVERAL_SPANS, question_id)
     mention = _first_mention(answers, document.text)
-    in_text = any(text.strip().lower() not in rules.choices for text in golds)
+    offered = set(map(alias_forms, rules.choices))
+    in_text = any(alias_forms(text) not in offered for text in golds)
     placed = any(start is not None for _, start in answers[:1])
     if in_text and placed and mention is None:
         skips.warn(MISPLACED_MENTION, question_id)

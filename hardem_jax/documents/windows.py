@@ -168,8 +168,7 @@ class Window:
     def span_text(self, first: int, last: int) -> str:
         """The text of the tokens ``first`` to ``last``, positions in the window."""
         start = self.offsets[first - self.context_start, 0]
-        end = self.offsets[last - self.context_start, 1]
-        return self.text[start:end]
+        return self.text[start : self.offsets[last - self.context_start, 1]]
 
     def place(self, first: int, last: int) -> tuple[int, int, int]:
         """Document, start and exclusive end of the tokens ``first`` to ``last``, in characters.

@@ -166,8 +166,7 @@ def save_reader(
     encoder = encoder_tensors(reader.encoder)
     tensors = {kind.weights.prefix + name: x for name, x in encoder.items()}
     tensors |= kind.reader_head.write(_head_tensors(reader.span_scores, _SPANS), encoder)
-    selector = _head_tensors(reader.selector, _SELECTOR)
-    write_checkpoint(Path(folder), content, tensors, selector)
+    write_checkpoint(Path(folder), content, tensors, _head_tensors(reader.selector, _SELECTOR))
 
 
 def _with_span_scores(

@@ -47,8 +47,7 @@ class FoundAnswer(Answer):
         """Text, probability and place, which is null for a choice such as "yes"."""
         place: dict[str, Any] = dict.fromkeys(("document", "start", "end"))
         if not self.is_choice:
-            document = named(self.document, names)
-            place = {"document": document, "start": self.start, "end": self.end}
+            place = {"document": named(self.document, names), "start": self.start, "end": self.end}
         return {"text": self.text, "probability": self.probability, **place}
 
     def lines(self, names: Sequence[str] = (), *, brief: bool = False) -> list[str]:

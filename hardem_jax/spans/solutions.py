@@ -151,8 +151,7 @@ def lcs_lengths(
     for k in range(max_words):
         # Past the end of the document there are no occurrences, so nothing changes.
         _advance(states, masks[:, :, k : k + num_words])
-        ones = np.bitwise_count(states).sum(axis=0, dtype=np.uint16)
-        lengths[:, k] = num_parts * _BITS - ones
+        lengths[:, k] = num_parts * _BITS - np.bitwise_count(states).sum(axis=0, dtype=np.uint16)
     return lengths
 
 
@@ -168,8 +167,7 @@ def _occurrences(
         for i, word in enumerate(answer):
             if word in word_ids:
                 table[i // _BITS, a, word_ids[word]] |= np.uint64(1 << i % _BITS)
-    ids = [word_ids[word] for word in words] + [len(word_ids)] * max_words
-    return table[:, :, ids]
+    return table[:, :, [word_ids[word] for word in words] + [len(word_ids)] * max_words]
 
 
 def _advance(states: np.ndarray, masks: np.ndarray) -> None:
@@ -210,6 +208,5 @@ def _select(scores: np.ndarray, offsets: np.ndarray, rules: RougeRules) -> Rouge
         num_kept = int(np.sum(scores >= scores[ranked[num_kept - 1]]))
     chosen = ranked[:num_kept]
     chosen = chosen[np.lexsort((more[chosen], first[chosen]))]
-    ends = offsets[first[chosen] + more[chosen], 1]
-    spans = np.stack([offsets[first[chosen], 0], ends], axis=1)
+    spans = np.stack([offsets[first[chosen], 0], offsets[first[chosen] + more[chosen], 1]], axis=1)
     return RougeSpans(spans.astype(np.int32), scores[chosen])

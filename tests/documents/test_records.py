@@ -50,8 +50,8 @@ def test_an_annotated_mention_is_all_of_z_in_whole_words(text, place, expected):
 
 
 def test_an_answer_that_is_a_choice_needs_no_place():
-    asked = [reading_example("Bo", None, "Yes"), reading_example("Bo", None, "perhaps")]
+    asked = [reading_example("Bo", None, "Yes."), reading_example("Bo", None, "perhaps")]
     skips = ExclusionCounts()
     (kept,) = annotated_mentions(asked, skips=skips, choices=("yes", "no"))
-    assert kept.aliases == ("Yes",) and kept.mentions == ()
+    assert kept.aliases == ("Yes.",) and kept.mentions == ()
     assert skips.as_dict() == {NO_PLACE: 1}

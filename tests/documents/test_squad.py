@@ -152,13 +152,17 @@ def test_rows_without_answers_are_impossible_if_that_is_a_choice(tmp_path):
             {"text": ["Rome"], "answer_start": [17]},
         )
     ]
+    rows[0]["is_impossible"] = None  # a column that only some rows have
+    rows.append({"id": "m", "text": CONTEXT, "question": "Who?", "answers": ["Rome"]})
+    rows[-1]["is_impossible"] = True
     file = tmp_path / "rows.json"
     file.write_text(json.dumps(rows))
-    for choices, golds in ((("unknown",), [("",), ("",), ("Rome",)]), ((), [("Rome",)])):
+    marked = {"marked impossible to answer": 1}
+    for choices, golds in ((("unknown",), [("",), ("",), ("Rome",), ("",)]), ((), [("Rome",)])):
         skips = ExclusionCounts()
         found = read_squad_rows(file, skips=skips, choices=choices)
         assert [example.golds for example in found] == golds
-        assert skips.as_dict() == ({} if choices else {"no answer given": 2})
+        assert skips.as_dict() == ({} if choices else {"no answer given": 2} | marked)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +170,7 @@ def test_rows_without_answers_are_impossible_if_that_is_a_choice(tmp_path):
     [
         ([{"title": "T"}], "item 0 of 'data': expected a list under 'paragraphs', found the keys"),
         ([{}], "expected a list under 'paragraphs', found no keys"),
+        ([{"paragraphs": None}], "expected a list under 'paragraphs', found no keys"),
         ([{"paragraphs": [{"context": "x"}]}], "paragraph 0: expected a list under 'qas'"),
     ],
 )
@@ -255,5 +260,6 @@ def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
 
 def test_rows_without_an_id_are_called_after_the_file(tmp_path):
     nameless = {name: value for name, value in row().items() if name != "id"}
-    found, _ = rows(tmp_path, nameless, row(id=None), {**nameless, "text": nameless["context"]})
-    assert [example.id for example in found] == ["rows-0", "rows-1", "rows-2"]
+    own = {**nameless, "text": nameless["context"]}
+    found, _ = rows(tmp_path, nameless, row(id=None), own, row(id=" "), own | {"id": " "})
+    assert [example.id for example in found] == [f"rows-{n}" for n in range(5)]

@@ -119,5 +119,4 @@ def fitting(id: str, count: int, room: int) -> np.ndarray:
     if count <= room:
         return np.arange(count)
     rng = np.random.default_rng(zlib.crc32(id.encode("utf-8", "surrogatepass")))
-    others = 1 + rng.choice(count - 1, room - 1, replace=False)
-    return np.concatenate([[0], np.sort(others)])
+    return np.concatenate([[0], np.sort(1 + rng.choice(count - 1, room - 1, replace=False))])

@@ -144,9 +144,10 @@ class Plan(Sequence[Step], abc.ABC):
         num_devices: int = 1,
     ):
         if num_items < config.batch_size:
+            advice = "; choose a smaller batch size" if num_items else " (a split without answers?)"
             raise InputError(
                 f"training data: expected at least one batch of {config.batch_size} inputs with a "
-                f"solution, found {num_items}; choose a smaller batch size"
+                f"solution, found {num_items}{advice}"
             )
         longest = int(sizes[:, 0].max(initial=0))
         limit = min(config.buckets[-1], config.packed_tokens or longest)

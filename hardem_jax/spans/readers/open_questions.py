@@ -77,8 +77,9 @@ def read_nq_open(
         text = get_field(record, "question", str, place) or ""
         id = get_id(record, "id", place) or f"{stem}#{number}"
         if isinstance(record.get("answer"), str):
-            skips.warn(ANSWERS_AS_TEXT, id)
-            answers = split_answers(get_field(record, "answer", str, place) or "")
+            answers = split_answers(record["answer"])
+            if answers != (record["answer"],):
+                skips.warn(ANSWERS_AS_TEXT, id)
         else:
             answers = get_strings(record, "answer", place)
         if (question := check(id, text, answers)) is not None:

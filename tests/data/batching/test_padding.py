@@ -122,8 +122,10 @@ def test_a_plan_is_a_pure_function_of_seed_and_step(config):
 
 
 def test_too_little_data_and_too_long_windows_are_named():
-    with pytest.raises(InputError, match="at least one batch of 4 .* found 3"):
+    with pytest.raises(InputError, match="at least one batch of 4 .* found 3; choose"):
         plan(num_positives=3)
+    with pytest.raises(InputError, match=r"found 0 \(a split without answers"):
+        plan(num_positives=0)
     with pytest.raises(InputError, match="at most 32 tokens .* found one of 6"):
         plan(buckets=(16, 32))
     with pytest.raises(InputError, match="at most 40 tokens .* found one of 6"):

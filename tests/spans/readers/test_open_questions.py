@@ -67,9 +67,10 @@ def test_other_tables_of_questions_are_refused(read, line, message):
         read(line, name="dev.tsv")
 
 
-def test_an_answer_that_is_no_list_is_warned_of(read):
-    questions, skips = read({"question": "who", "answer": "Homer"})
-    assert [question.answers for question in questions] == [("Homer",)]
+def test_a_list_that_is_a_string_is_warned_of_and_one_answer_is_not(read):
+    asked = ({"question": "who", "answer": answer} for answer in ("Homer", "['Homer']"))
+    questions, skips = read(*asked)
+    assert [question.answers for question in questions] == [("Homer",)] * 2
     assert skips.warnings_as_dict() == {"list of answers written as one string": 1}
 
 
