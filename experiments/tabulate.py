@@ -230,8 +230,8 @@ def _cell(runs: Mapping[int, FinishedRun], metric: str) -> str:
     if not all(metric in run.scores for run in runs.values()):
         return "-"
     scores = [run.scores[metric] for run in runs.values()]
-    spread = f" ± {score_text(metric, np.std(scores, ddof=1))}" if scores[1:] else ""
-    return score_text(metric, np.mean(scores)) + spread
+    spread = f" ± {score_text(metric, float(np.std(scores, ddof=1)))}" if scores[1:] else ""
+    return score_text(metric, float(np.mean(scores))) + spread
 
 
 def _compared(

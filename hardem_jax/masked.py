@@ -273,8 +273,7 @@ class Rows:
         by_score = _descending(scores)
         order = by_score[jnp.argsort(self.segment_ids[by_score], stable=True)]
         position = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
-        start = self._by_row(jax.ops.segment_min, position)
-        return position - self.spread(start)
+        return position - self.spread(self._by_row(jax.ops.segment_min, position))
 
     def _lowest(self, rank: Array, chosen: Array) -> Array:
         """The mask of the ``chosen`` solution of lowest rank in each row; ragged layout only."""

@@ -25,19 +25,14 @@ OBJECTIVE_FILES = {
 GROUND_FILES = {"hardem_jax.errors", "hardem_jax.version"}
 # Outside packages of the parts that are usable on their own.
 ONLY_FROM_OUTSIDE = {
-    "hardem_jax.losses": {"jax"},
-    "hardem_jax.loss_variants": {"jax"},
-    "hardem_jax.sampled": {"jax"},
-    "hardem_jax.objectives": {"jax"},
+    **{
+        f"hardem_jax.{name}": {"jax"}
+        for name in ("losses", "loss_variants", "sampled", "objectives", "masked")
+    },
     "hardem_jax.posteriors": {"jax", "optax"},  # optax for one of them, when it is called
-    "hardem_jax.masked": {"jax"},
-    "hardem_jax.errors": set(),
-    "hardem_jax.words": {"numpy"},
-    "hardem_jax.settings": set(),
-    "hardem_jax.checksums": set(),
+    **{f"hardem_jax.{name}": set() for name in ("errors", "settings", "checksums", "registry")},
+    **{f"hardem_jax.{name}": {"numpy"} for name in ("words", "documents.mentions")},
     "hardem_jax.locks": {"filelock"},
-    "hardem_jax.registry": set(),
-    "hardem_jax.documents.mentions": {"numpy"},
     **{
         f"hardem_jax.{task}.solutions": {"numpy"}
         for task in ("spans", "span_sets", "equations", "queries", "programs")

@@ -109,17 +109,15 @@ def hiding(*packages: str) -> str:
 #: Room -> extras that must cover all it imports; rooms not named here need none.
 _TASK = ["train", "data", "models"]
 EXTRAS_OF = {
-    "hardem_jax/posteriors.py": ["train"],
+    **{
+        f"hardem_jax/{name}": ["train"]
+        for name in ("posteriors.py", "training", "analysis", "cli", "progress.py", "locks.py")
+    },
     "hardem_jax/encoders": ["models", "parity"],
     "hardem_jax/data": ["data", "beam"],
     "hardem_jax/retrieval": ["retrieval"],
-    "hardem_jax/training": ["train"],
-    "hardem_jax/analysis": ["train"],
-    "hardem_jax/cli": ["train"],
     "hardem_jax/metrics": ["data"],
-    "hardem_jax/progress.py": ["train"],
     "hardem_jax/hub.py": ["data"],
-    "hardem_jax/locks.py": ["train"],
     "hardem_jax/buckets": ["buckets"],
     **dict.fromkeys(
         (

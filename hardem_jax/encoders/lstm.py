@@ -176,8 +176,7 @@ def _run_bwd(saved, grad):
 
     last = jnp.zeros_like(hiddens[0]), jnp.zeros_like(cells[0])
     to_state, to_gates = jax.lax.scan(step, last, (grad, gates, real, cells), reverse=True)
-    to_recurrent = jnp.einsum("tmdbh,tmdbg->mdhg", hiddens, to_gates)
-    return to_gates, to_recurrent, None, to_state
+    return to_gates, jnp.einsum("tmdbh,tmdbg->mdhg", hiddens, to_gates), None, to_state
 
 
 _run.defvjp(_run_fwd, _run_bwd)

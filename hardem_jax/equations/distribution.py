@@ -115,8 +115,7 @@ class TagDistribution:
         Args:
             pairs, lone: Z_tot, as in `top`.
         """
-        table = self._table(pairs, lone)
-        log_total = masked.logsumexp(jax.lax.collapse(table, 1))
+        log_total = masked.logsumexp(jax.lax.collapse(self._table(pairs, lone), 1))
         return EquationDistribution(self, pairs, lone, log_total)
 
     def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:

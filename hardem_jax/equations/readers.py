@@ -125,8 +125,9 @@ def read_number_rows(
 
     def answered(gold: dict[str, Any]) -> dict[str, Any]:
         value = parse_number(gold["number"])
-        known = value is not None and math.isfinite(value)
-        return gold | {"number": format_number(value, digits)} if known else gold
+        if value is None or not math.isfinite(value):
+            return gold
+        return gold | {"number": format_number(value, digits)}
 
     for example in _examples(records(), skips, max_words, numbers):
         yield dataclasses.replace(example, golds=tuple(map(answered, example.golds)))

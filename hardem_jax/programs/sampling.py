@@ -105,8 +105,7 @@ class _Pair(NamedTuple):
         """``[B, S]``, of both slots of each shape; 0 without a rule, as for all combinations."""
         ruled = np.flatnonzero(self.rule >= 0)
         sums = masked.logsumexp((self.first + over_second)[:, ruled])
-        every = jnp.zeros(self.first.shape[:2]).at[:, ruled].set(sums)
-        return every[:, self.of_shape]
+        return jnp.zeros(self.first.shape[:2]).at[:, ruled].set(sums)[:, self.of_shape]
 
     def draw(self, noise: Sequence[Array], over_second: Array, group: Array) -> list[Array]:
         """Draws both entries, ``[B, n]`` each, in these groups ``[B, n]``; -1 where unused."""
@@ -187,8 +186,7 @@ class Combinations(NamedTuple):
         shape = jnp.argmax(by_shape[:, None] + own, axis=-1)
         slots = []
         for place, (pair, sums) in enumerate(zip(self._pairs, over_second, strict=True)):
-            group = jnp.asarray(pair.of_shape)[shape]
-            slots += pair.draw(others[2 * place :], sums, group)
+            slots += pair.draw(others[2 * place :], sums, jnp.asarray(pair.of_shape)[shape])
         return jnp.stack([shape, *slots], axis=-1).astype(jnp.int32)
 
     def best(self, k: int) -> tuple[Array, Array]:

@@ -75,8 +75,7 @@ def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) ->
     there = batch["links_where"]
     separate &= there[:, :, None] & there[:, None]
     ascending = _ascending(there.shape[1])[None]
-    few = jnp.sum(separate & ascending, axis=(1, 2)) <= rules.max_pairs
-    separate &= few[:, None, None]
+    separate &= (jnp.sum(separate & ascending, axis=(1, 2)) <= rules.max_pairs)[:, None, None]
     held = jnp.isin(operator, jnp.array(HELD))
     same = _pairs(jnp.equal, field) & _pairs(jnp.equal, operator) & held[:, None]
     joined = {"or": separate & same, "and not": separate & held[:, None]}

@@ -310,8 +310,7 @@ class QueryDistribution:
 
     def _linked(self, within: Support) -> LinkedConditions:
         fields = (jnp.maximum(within.links[..., field], 0) for field in range(FIELDS))
-        scores = self._operators_and_spans(*fields)
-        return LinkedConditions.of(self.column, within.links, scores)
+        return LinkedConditions.of(self.column, within.links, self._operators_and_spans(*fields))
 
     def _operators_and_spans(
         self, column: Array, operator: Array, first: Array, last: Array

@@ -203,8 +203,7 @@ class SQLova(nnx.Module):
         """The question as seen from each column: ``[B, C, h]``."""
         keys = self.attention[_BY_COLUMN.index(module)](question[module])
         scores = jnp.einsum("bch,bqh->bcq", headers[module], keys)
-        weights = masked.softmax(scores, where[:, None])
-        return jnp.einsum("bcq,bqh->bch", weights, question[module])
+        return jnp.einsum("bcq,bqh->bch", masked.softmax(scores, where[:, None]), question[module])
 
 
 class Head(nnx.Module):

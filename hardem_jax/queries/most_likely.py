@@ -114,8 +114,7 @@ class AllowedQueries:
         found = []
         for single, heads in enumerate(self._heads(scores)):
             sets = (sets.best for mask, sets in groups.items() if _is_single(mask) == single)
-            best = _best(k, itertools.chain.from_iterable(sets))
-            pairs = itertools.product(heads[:k], best)
+            pairs = itertools.product(heads[:k], _best(k, itertools.chain.from_iterable(sets)))
             found += [(h + c, head, conditions) for (h, head), (c, conditions) in pairs]
         found = _best(k, found)
         rows = [self._row(head, conditions) for _, head, conditions in found]

@@ -62,8 +62,7 @@ def read_passages(
     """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV, also ``.gz``.
     `skips` counts what is left out: another number of fields than the header, misplaced quotation
     marks, no id, no text, an id seen before. Passages that are not in `only` take no memory."""
-    name = str(path).removesuffix(".gz")
-    is_json = name.endswith((".jsonl", ".json"))
+    is_json = str(path).removesuffix(".gz").endswith((".jsonl", ".json"))
     rows = _json_rows(path) if is_json else _tsv_rows(path, skips)
     seen: set[str] = set()
     for place, passage in rows:

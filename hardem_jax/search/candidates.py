@@ -79,16 +79,14 @@ def best(solutions: Array, log_probs: Array, where: Array, count: int) -> Array:
 
 def first(solutions: Array, where: Array, count: int) -> Array:
     """The first ``count`` of the candidates in ``where``, in their order, then padding."""
-    order = jnp.argsort(~where, axis=-1, stable=True)[:, :count]
-    return _taken(solutions, where, order, count)
+    return _taken(solutions, where, jnp.argsort(~where, axis=-1, stable=True)[:, :count], count)
 
 
 def _taken(solutions: Array, where: Array, places: Array, count: int) -> Array:
     """The candidates in ``where`` among those at ``[B, n]`` places, and padding up to ``count``."""
     taken = jnp.take_along_axis(solutions, places[..., None], axis=1)
     taken = jnp.where(jnp.take_along_axis(where, places, axis=1)[..., None], taken, -1)
-    missing = ((0, 0), (0, count - places.shape[1]), (0, 0))
-    return jnp.pad(taken, missing, constant_values=-1)
+    return jnp.pad(taken, ((0, 0), (0, count - places.shape[1]), (0, 0)), constant_values=-1)
 
 
 def fingerprints(solutions: Array) -> Array:

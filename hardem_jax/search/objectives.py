@@ -352,8 +352,7 @@ class MAPO:
             raise ValueError(f"{type(self).__name__}: alpha must be in [0, 1), got {self.alpha}")
 
     def remembers(self, width: int) -> dict[str, np.ndarray]:
-        seen = np.zeros(self.seen, np.uint32)
-        return {"solutions": nothing(self.memory, width), "seen": seen}
+        return {"solutions": nothing(self.memory, width), "seen": np.zeros(self.seen, np.uint32)}
 
     def __call__(
         self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
@@ -394,8 +393,7 @@ class MAPO:
         # What is remembered was tried, even if it was so long ago that it is no longer among those
         # seen.
         tried = candidates.is_seen(seen, drawn) | candidates.contains(known, drawn)
-        unseen = candidates.distinct(drawn, ~tried)
-        return candidates.first(drawn, unseen, self.explore)
+        return candidates.first(drawn, candidates.distinct(drawn, ~tried), self.explore)
 
     def _loss(self, step: Array | int, space: Space, found: _Drawn, rows: Array) -> Array:
         """``[B]``, the cost of each question."""

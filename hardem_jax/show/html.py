@@ -267,8 +267,7 @@ def _table(record: Record, number: Callable[[Sequence[int]], str]) -> Html:
 
     def skipped(rows: int) -> list[Html]:
         text = f"… {count(rows, 'row')} …"
-        inside = tag("td", text, class_="skipped", colspan=str(width))
-        return [tag("tr", inside)] if rows else []
+        return [tag("tr", tag("td", text, class_="skipped", colspan=str(width)))] if rows else []
 
     body, previous = [], -1
     for row in _rows_in_use(record, len(table.rows)):

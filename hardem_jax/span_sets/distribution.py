@@ -119,8 +119,7 @@ class TaggingDistribution:
             return jnp.take_along_axis(came_from, state[:, None], axis=1)[:, 0], state
 
         nothing_yet = jnp.arange(num_tags + 1)[None] == num_tags
-        shape = len(scores), num_tags + 1
-        start = jnp.broadcast_to(jnp.where(nothing_yet, 0.0, -jnp.inf), shape)
+        start = jnp.broadcast_to(jnp.where(nothing_yet, 0.0, -jnp.inf), (len(scores), num_tags + 1))
         best, came_from = jax.lax.scan(forward, start, jnp.swapaxes(scores, 0, 1))
         if not empty:
             must_mark = jnp.any(self.where, axis=-1, keepdims=True)

@@ -120,8 +120,7 @@ def make_search_loss(
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
         del key  # the same in all parts of a batch, whose samples have to be independent
         dropout_key, key = jax.random.split(dropout_key)
-        model = nnx.merge(graphdef, params)
-        distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
+        distribution = nnx.merge(graphdef, params)(batch, rngs=nnx.Rngs(dropout=dropout_key))
         rows = batch["row_where"] & (batch[ITEM] >= 0)
         memory = batch.get(MEMORY, {})
         searched = space(distribution, batch)

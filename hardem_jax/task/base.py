@@ -286,8 +286,7 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
         key, dropout_key = keys_of_part(objective, key, dropout_key)
-        model = nnx.merge(graphdef, params)
-        distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
+        distribution = nnx.merge(graphdef, params)(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
         log_probs = distribution.log_prob(batch["solutions"], **log_prob)
         value, metrics = objective(log_probs, step=step, key=key, where=where)

@@ -28,8 +28,7 @@ def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any,
     _check_same_model(run, model)
     folder = run_dir / "best"
     content = _content(folder)
-    like = with_shardings(model.params, mesh)
-    params = load_params(folder, like, leave_out=LOSS_ONLY)
+    params = load_params(folder, with_shardings(model.params, mesh), leave_out=LOSS_ONLY)
     if _content(folder) != content:
         raise InputError(
             f"{folder}: changed while it was read, its run is still training; try again"

@@ -128,8 +128,7 @@ def _child(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import jax  # imported here to keep --help fast
 
-    seconds = 0.0 if keep else 1e9
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0 if keep else 1e9)
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     module = importlib.import_module(f"experiments.{argv[0]}")

@@ -131,8 +131,7 @@ def planted(rows, seed=0):
     sign = rng.integers(4, size=rows)
     spurious = (sign + rng.integers(1, 4, size=rows)) % 4
     true = np.eye(4, dtype=bool)[sign]
-    noise = rng.normal(size=(rows, 4))
-    features = np.stack([true, noise], axis=-1).astype(np.float32)
+    features = np.stack([true, rng.normal(size=(rows, 4))], axis=-1).astype(np.float32)
     where = true | np.eye(4, dtype=bool)[spurious]
     words = np.eye(4, dtype=np.float32)[sign]
     return {"words": words, "features": features, "where": where, "true": true}

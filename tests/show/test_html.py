@@ -83,8 +83,7 @@ def test_long_stretches_are_folded_between_words():
     endless = parsed("x" * 2000, [])
     assert text_of(endless) == "x" * 2000 and len(endless.texts("details")[0]) == 1520
     assert not parsed("word " * 100, []).all("details")
-    unread = parsed("read. " + "word " * 400, [Mark(6, 2006, look="unread")])
-    [inside] = unread.all("details")
+    [inside] = parsed("read. " + "word " * 400, [Mark(6, 2006, look="unread")]).all("details")
     assert inside.parents[-1].classes == {"unread"}
 
 

@@ -16,8 +16,7 @@ ROBERTA = PairTemplate((0,), (2, 2), (2,))
 def cut_one_by_one(question, headers, max_tokens, max_header_tokens, total):
     lengths, half = [min(n, max_header_tokens) for n in headers], max_tokens // 2
     while total(question, lengths) > max_tokens and max(lengths, default=1) > 1:
-        longest = max(range(len(lengths)), key=lambda c: (lengths[c], c))
-        lengths[longest] -= 1
+        lengths[max(range(len(lengths)), key=lambda c: (lengths[c], c))] -= 1
     while total(question, lengths) > max_tokens and question > half:
         question -= 1
     while total(question, lengths) > max_tokens:

@@ -162,8 +162,7 @@ def test_a_table_is_a_file_a_frame_or_a_list(tmp_path):
     day = pandas.Index([pandas.Timestamp("2026-01-02")], name="day")
     frame = pandas.DataFrame({"who": ["Cy"], "n": [1e-5]}, day)
     other = {"question": "Who?", "answer": "Cy", "table": frame}
-    lines = json_lines(TableReader._lines([*asked, other], "table"))
-    (tmp_path / "train.jsonl").write_text(lines)
+    (tmp_path / "train.jsonl").write_text(json_lines(TableReader._lines([*asked, other], "table")))
     found = list(read_table_questions(tmp_path / "train.jsonl", skips=ExclusionCounts()))
     assert [question.answer for question in found] == [("Ada",)] * 4 + [("Cy",)]
     ada, cy = (("Ada", 7.0), ("Bo", None)), (("2026-01-02", "Cy", 1e-5),)

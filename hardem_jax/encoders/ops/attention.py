@@ -212,8 +212,7 @@ def _choose(implementation, q, where, segments, rate, window) -> str:
     if platform != _PLATFORMS[implementation]:
         fault = f"a kernel of {_PLATFORMS[implementation].upper()}s, not of this {platform}"
     elif implementation == "cudnn":
-        masked = segments is not None or window is not None
-        fault = _kernels().cudnn_fault(q.shape, q.dtype, masked)
+        fault = _kernels().cudnn_fault(q.shape, q.dtype, segments is not None or window is not None)
     if fault is None:
         return implementation
     # Python shows a warning of one text and place once.

@@ -81,8 +81,7 @@ def drop_rows(
     x: jax.Array, index: jax.Array, first: jax.Array, second: jax.Array, rate: float
 ) -> jax.Array:
     """`drop_and_scale` of a tile, whose elements have these row-major indices, in kernels."""
-    scale = _RANGE / keep_threshold(rate)
-    return jnp.where(_kept(index, first, second, rate), x * scale, 0.0)
+    return jnp.where(_kept(index, first, second, rate), x * (_RANGE / keep_threshold(rate)), 0.0)
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
@@ -190,8 +189,7 @@ def linear_gradient(saved, grad, axes=1):
     outputs = tuple(range(len(rows), grad.ndim)), tuple(range(axes, kernel.ndim))
     grad_x = jnp.tensordot(grad, kernel.astype(grad.dtype), outputs)
     grad_kernel = jnp.tensordot(x, grad, (rows, rows), preferred_element_type=jnp.float32)
-    grad_bias = None if bias is None else grad.astype(jnp.float32).sum(rows)
-    return grad_x, grad_kernel, grad_bias
+    return grad_x, grad_kernel, None if bias is None else grad.astype(jnp.float32).sum(rows)
 
 
 _linear.defvjp(_linear_fwd, lambda axes, saved, grad: linear_gradient(saved, grad, axes))
@@ -231,8 +229,7 @@ def _layer_norm_bwd(eps, saved, grad):
     average = inner.mean(axis=-1, keepdims=True)
     slope = (inner * normed).mean(axis=-1, keepdims=True)
     grad_x = (inverse * (inner - average - normed * slope)).astype(x.dtype)
-    grad_bias = None if bias is None else grad.sum(axis=0)
-    return grad_x, (grad * normed).sum(axis=0), grad_bias
+    return grad_x, (grad * normed).sum(axis=0), None if bias is None else grad.sum(axis=0)
 
 
 layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)

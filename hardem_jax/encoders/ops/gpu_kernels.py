@@ -367,8 +367,7 @@ class Tile(NamedTuple):
 
 
 def _load(ref, place, where):
-    other = None if where is None else 0.0
-    return triton.load(ref.at[place], mask=where, other=other)
+    return triton.load(ref.at[place], mask=where, other=None if where is None else 0.0)
 
 
 # Abramowitz and Stegun, 7.1.26, for the tail: Triton has no error function. Error below 1e-7.
