@@ -79,7 +79,7 @@ class RunProgress:
                 f"found {monitor!r}"
             )
         value = metrics[monitor]
-        self.history.append({**{"step": step}, **metrics, "step": step})
+        self.history.append({**metrics, "step": step})
         if self.best_metric is None:
             gained = value == value  # False for NaN
         else:
