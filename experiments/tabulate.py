@@ -324,8 +324,10 @@ def _of_line(line: str, where: str) -> FinishedRun:
         content: dict[str, Any] = json.loads(line)
         by_question = {name: _unpacked(x) for name, x in content.pop("by_question").items()}
         run = FinishedRun(**content, by_question=by_question)
-        if {type(run.seed), type(run.scores), type(run.settings)} != {int, dict}:
-            raise TypeError("a seed, scores and settings of other types")
+        if (type(run.seed), type(run.scores), type(run.settings)) != (int, dict, dict):
+            raise TypeError("a seed that is no integer, or scores or settings that are no object")
+        if not all(len(x) and np.isfinite(x).all() for x in by_question.values()):
+            raise ValueError("scores of questions that are missing or not finite")
         return run
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{where}: expected a run, found {error!r}") from error

@@ -34,7 +34,7 @@ _REMOVE_INVISIBLE = str.maketrans("", "", _INVISIBLE)
 # Rejoins the "n" of a negation that a tokeniser split off ("Ca n't") with its verb.
 _CUT_NEGATION = r"(?: [nN](?=['\u2019][tT]\b))?"
 _ASCII_WORD = re.compile(r"[^\W_]+" + _CUT_NEGATION)
-_NUMBER_SEPARATORS = ".,．，٫٬"  # also full-width and Arabic ones
+NUMBER_SEPARATORS = ".,．，٫٬"  # also full-width and Arabic ones
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # With three quotation marks that the evaluator of TriviaQA adds; the backtick and the underscore,
@@ -174,7 +174,7 @@ def cuts_number(text: str, start: int, end: int) -> bool:
     """Whether a span of whole words starts or ends inside a number such as 1,000 or 3.5."""
     return any(
         0 < place < len(text) - 1
-        and text[place] in _NUMBER_SEPARATORS
+        and text[place] in NUMBER_SEPARATORS
         and text[place - 1].isdigit()
         and text[place + 1].isdigit()
         for place in (start - 1, end)
@@ -196,7 +196,7 @@ def _kinds_of_characters() -> np.ndarray:
             kinds[code] = _DIGIT if character.isdigit() else _LETTER
         elif unicodedata.category(character).startswith("M"):
             kinds[code] = _MARK
-    for separator in _NUMBER_SEPARATORS:
+    for separator in NUMBER_SEPARATORS:
         kinds[ord(separator)] = _SEPARATOR
     for character in _INVISIBLE:
         kinds[ord(character)] = _HIDDEN

@@ -210,11 +210,10 @@ def _example(
     if all_required and len(aliases) > 1:
         return skips.add(SEVERAL_SPANS, question_id)
     mention = _first_mention(answers, document.text)
-    offered = set(map(alias_forms, rules.choices))
-    in_text = any(alias_forms(text) not in offered for text in golds)
-    placed = any(start is not None for _, start in answers[:1])
-    if in_text and placed and mention is None:
-        skips.warn(MISPLACED_MENTION, question_id)
+    if mention is None and any(start is not None for _, start in answers[:1]):
+        offered = set(map(alias_forms, rules.choices))
+        if any(alias_forms(text) not in offered for text in golds):
+            skips.warn(MISPLACED_MENTION, question_id)
     yield ReadingExample(question_id, question, (document,), aliases, golds, mention)
 
 

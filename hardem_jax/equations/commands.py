@@ -102,7 +102,7 @@ class Evaluate(EvaluateOnBuild):
 class Predict(PredictCommand):
     """Ask a trained model questions about a passage of your own.
 
-    Prints the most likely equations, best first, also of runs that read off tags.
+    Prints the most likely equations, best first, whatever the run's ``decoding``.
 
     Attributes:
         document: text file with the passage.

@@ -98,7 +98,8 @@ class SQLova(nnx.Module):
         value_units: ValueUnits = "words",
         rngs: nnx.Rngs,
     ):
-        if not (most := encoder.config.num_hidden_layers) >= num_target_layers >= 1:
+        most = encoder.config.num_hidden_layers
+        if not 1 <= num_target_layers <= most:
             raise InputError(
                 f"num_target_layers (--model.num-target-layers): expected 1 to {most}, the layers "
                 f"of the encoder, found {num_target_layers}"

@@ -95,8 +95,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(task, files, tmp_path, 
     [file] = files.glob(f"{task}.*")
     flags = ("prepare", "--out", tmp_path / "built")
     assert "expected a file of questions, found none" in fails(commands(task), capsys, *flags)
-    named = ("--columns.answer", "reply")
-    said = fails(commands(task), capsys, *flags, "--train", file, *named)
+    said = fails(commands(task), capsys, *flags, "--train", file, "--columns.answer", "reply")
     line = 1 if task == "equations" else 2
     assert f"{file}: line {line}: expected a column 'reply'" in said
     missing = fails(commands(task), capsys, *flags, "--train", f"{file}x")

@@ -246,7 +246,8 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
     with pytest.raises(InputError, match="expected a file, found"):
         read_runs(tmp_path / "absent.jsonl")
     one = json.loads(finished().line())
-    wrong = [{"scores": None}, {"seed": "0"}, {"by_question": {"em": "012"}}, {"settings": []}]
+    wrong = [{"by_question": {"em": found}} for found in ("012", [], "", [1.0, np.nan])]
+    wrong += [{"scores": None}, {"seed": "0"}, {"settings": []}, {"seed": {}, "scores": 0}]
     for line in ([], *(one | change for change in wrong)):
         (tmp_path / "runs.jsonl").write_text(f"{finished().line()}\n{json.dumps(line)}\n")
         with pytest.raises(InputError, match=r"runs.jsonl:2: expected a run"):

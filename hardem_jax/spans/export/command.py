@@ -24,7 +24,7 @@ from hardem_jax.settings import from_json
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.version import __version__
-from hardem_jax.words import LETTERS_ALONE
+from hardem_jax.words import LETTERS_ALONE, NUMBER_SEPARATORS
 
 #: Split, which of its questions, options of the evaluation, metric, score in percent.
 Row = tuple[str, str, str, str, str]
@@ -143,6 +143,7 @@ class Export:
             max_answer_tokens=inference.max_answer_tokens,
             window=window,
             letters_alone=LETTERS_ALONE.encode("unicode_escape").decode(),
+            number_separators=NUMBER_SEPARATORS.encode("unicode_escape").decode(),
             choices=" ".join(windows.choices),
         )
         scores = list(_scores(self.run_dir, used, checkpoint))
