@@ -278,8 +278,7 @@ class Rows:
     def _lowest(self, rank: Array, chosen: Array) -> Array:
         """The mask of the ``chosen`` solution of lowest rank in each row; ragged layout only."""
         rank = jnp.where(chosen, rank, rank.size)
-        best = self._by_row(jax.ops.segment_min, rank)
-        return chosen & (rank == self.spread(best))
+        return chosen & (rank == self.spread(self._by_row(jax.ops.segment_min, rank)))
 
     # Normalising over the solutions of each row.
 

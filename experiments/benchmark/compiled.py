@@ -385,8 +385,7 @@ def _count(
         if opcode in _CALLS:
             trips = _TRIPS.search(line) if opcode == "while" else None
             for inner in called:
-                again = times * (int(trips[1]) if trips else 1)
-                _count(inner, again, computations, chip, found)
+                _count(inner, times * (int(trips[1]) if trips else 1), computations, chip, found)
         elif opcode not in _FREE:
             target = _TARGET.search(line)
             kind = called[0] if opcode.startswith("fusion") else target[1] if target else opcode

@@ -45,8 +45,7 @@ def largest_count(sizes: np.ndarray, target: float) -> int:
         >>> largest_count(np.array([9, 1, 2, 30, 3]), 14)
         3
     """
-    means = np.cumsum(np.sort(sizes)[::-1]) / np.arange(1, len(sizes) + 1)
-    return int(np.sum(means >= target))
+    return int(np.sum(np.cumsum(np.sort(sizes)[::-1]) / np.arange(1, len(sizes) + 1) >= target))
 
 
 def neighbours(sizes: np.ndarray, target: float, count: int, *, seed: int = 0) -> np.ndarray:

@@ -257,5 +257,4 @@ def _is_record(name: str) -> bool:
 def _rank(name: str) -> tuple[int, bool]:
     """Where a file comes in the order of uploads."""
     owner = checkpoint_of(name)
-    kind = -1 if owner is None else CHECKPOINTS.index(owner.split("/")[-2])
-    return kind, _is_record(name)
+    return -1 if owner is None else CHECKPOINTS.index(owner.split("/")[-2]), _is_record(name)

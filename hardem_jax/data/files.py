@@ -151,8 +151,7 @@ def _why_not_replaceable(folder: Path, format: str) -> str | None:
     if not (folder / "meta.json").is_file() or not has_checksums(folder):
         return "was not written by this command"
     found = read_json_object(folder / "meta.json").get("format")
-    kind = format.rpartition(" ")[0]
-    if not isinstance(found, str) or found.rpartition(" ")[0] != kind:
+    if not isinstance(found, str) or found.rpartition(" ")[0] != format.rpartition(" ")[0]:
         return f"holds {found!r} instead of {format!r}"
     known = recorded_files(folder) | {MANIFEST}
     paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())

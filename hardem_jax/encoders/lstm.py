@@ -170,8 +170,7 @@ def _run_bwd(saved, grad):
         to_gate = jnp.concatenate(found, axis=-1)
         kept = real[None, ..., None]
         to_gate = jnp.where(kept, to_gate, 0.0)
-        to_before = jnp.einsum("mdbg,mdhg->mdbh", to_gate, recurrent)
-        to_hidden = jnp.where(kept, to_before, to_hidden)
+        to_hidden = jnp.where(kept, jnp.einsum("mdbg,mdhg->mdbh", to_gate, recurrent), to_hidden)
         return (to_hidden, jnp.where(kept, before, to_cell)), to_gate
 
     last = jnp.zeros_like(hiddens[0]), jnp.zeros_like(cells[0])

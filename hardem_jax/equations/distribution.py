@@ -85,8 +85,7 @@ class TagDistribution:
         # Mask the input too: an infinite logit at padding would make gradients NaN.
         logits = jnp.where(where_tags, logits.astype(jnp.float32), 0.0)
         tags = jax.nn.log_softmax(logits, axis=-1)
-        missing = ((0, 0), (0, 0), (0, NUM_TAGS - num_tags))
-        tags = jnp.pad(tags, missing, constant_values=-jnp.inf)
+        tags = jnp.pad(tags, ((0, 0), (0, 0), (0, NUM_TAGS - num_tags)), constant_values=-jnp.inf)
         certainly_none = jnp.where(jnp.arange(NUM_TAGS) == NONE, 0.0, -jnp.inf)[None, None]
         tags = jnp.where(where_tags, tags, certainly_none)
         if rest is None:
@@ -352,8 +351,7 @@ class AbilityDistribution:
         assert isinstance(self.signs, TagDistribution)
         signs = self.signs.over_equations(pairs=pairs, lone=lone)
         counts_only = jnp.array([-jnp.inf, 0.0], jnp.float32)[None]
-        possible = jnp.isfinite(signs.log_total)[:, None]
-        ability = jnp.where(possible, self.ability, counts_only)
+        ability = jnp.where(jnp.isfinite(signs.log_total)[:, None], self.ability, counts_only)
         return AbilityDistribution(ability, signs, self.counts)
 
     def log_prob(self, equations: Array) -> Array:

@@ -170,8 +170,7 @@ def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules
         )
         for row in found.equations
     )
-    num_special = len(found.values) - len(found.spans)
-    kinds = found.kinds[num_special:].tolist()
+    kinds = found.kinds[len(found.values) - len(found.spans) :].tolist()
     candidates: tuple[tuple[Source, int, int], ...] = tuple(
         (_SOURCES[kind], start, end)
         for kind, (start, end) in zip(kinds, found.spans.tolist(), strict=True)

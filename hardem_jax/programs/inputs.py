@@ -209,8 +209,7 @@ def _links_read(question: ProgramQuestion, layout: QueryInput, num_columns: int)
     there[: len(layout.word_first)] = layout.word_first >= 0
     there[-1] = True  # links without words have -1
     field, _, first, last = question.links.T
-    columns = _columns_read(field, len(layout.headers), num_columns)
-    return columns & there[first] & there[last]
+    return _columns_read(field, len(layout.headers), num_columns) & there[first] & there[last]
 
 
 def _programs_read(

@@ -35,8 +35,7 @@ class SQLovaConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = ("num_lstm_layers", "num_target_layers", "max_header_tokens")
-        require(self, *counts, at_least=1)
+        require(self, "num_lstm_layers", "num_target_layers", "max_header_tokens", at_least=1)
         require(self, "hidden_size", at_least=2)
         if self.hidden_size % 2:
             raise InputError(

@@ -270,8 +270,7 @@ class QueryDistribution:
         select = argmax(self.select)
         aggregators = jnp.take_along_axis(self.aggregator, select[:, None, None], axis=1)[:, 0]
         number = argmax(self.number)
-        in_table = jnp.sum(jnp.isfinite(self.column[..., 1]), axis=-1)
-        number = jnp.minimum(number, in_table)
+        number = jnp.minimum(number, jnp.sum(jnp.isfinite(self.column[..., 1]), axis=-1))
         _, chosen = top(self.column[..., 1], limit)
         used = jnp.arange(limit)[None] < number[:, None]
         operator = argmax(self.operator)

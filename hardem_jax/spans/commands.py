@@ -186,8 +186,7 @@ class Evaluate(EvaluateCommand):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = ("num_documents", "sweep", "max_answer_tokens", "top")
-        require(self, *counts, at_least=1)
+        require(self, "num_documents", "sweep", "max_answer_tokens", "top", at_least=1)
         require(self, "no_answer_threshold", at_least=0, at_most=1)
 
     TASK = "spans"

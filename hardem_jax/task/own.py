@@ -8,6 +8,7 @@ import hashlib
 import json
 import numbers
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -74,7 +75,10 @@ def train_on(
         for split, file in files.items():
             if not file.exists() or file.read_text("utf-8") != texts[split]:
                 write_text(file, texts[split])
-        folders, count = prepare.of_files(files, folder, os.fspath(encoder), **options)
+        try:
+            folders, count = prepare.of_files(files, folder, os.fspath(encoder), **options)
+        except InputError as error:
+            raise InputError(_of_example(str(error), folder / "examples", texts)) from error
         if "batches" not in flags:
             devices = flags.get("num_devices") or jax.device_count()
             size = min(chosen["batches"].batch_size, count)
@@ -89,6 +93,15 @@ def train_on(
         objective = HardEM(tau=chosen["loop"].num_steps / 2)
         rest = {name: value for name, value in flags.items() if name not in own}
         train(out=out, **folders, **{"objective": objective} | rest | chosen).run()
+
+
+def _of_example(message: str, folder: Path, texts: Mapping[str, str]) -> str:
+    """A message that names an example instead of a line in a file that its user has not seen."""
+    for split, text in texts.items():
+        if found := re.match(rf"{re.escape(str(folder / split))}\.jsonl: line (\d+)", message):
+            row = json.loads(text.split("\n")[int(found[1]) - 1])
+            return f"example {row.get('id', row.get('query_id'))!r}{message[found.end() :]}"
+    return message
 
 
 @contextlib.contextmanager

@@ -95,8 +95,7 @@ def test_a_run_that_is_killed_goes_on_elsewhere_bit_for_bit(
     call(triviaqa, "evaluate", "--run-dir", run, "--data", data, "--predictions", answers)
     copied = {name.name for name in (tmp_path / "a third machine" / "copies").glob("*/run/*")}
     assert "best" in copied and "last" not in copied
-    printed = capsys.readouterr().out
-    [line] = [line for line in printed.splitlines() if line.startswith("scores: ")]
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("scores: ")]
     assert line.startswith(f"scores: {run}/scores-data-")
     scores = json.loads(Folder(run).read(line.rpartition("/")[2]))
     assert scores["split"]["path"] == data and len(json.loads(answers.read_text())) == 24

@@ -46,7 +46,7 @@ def bert(tmp_path_factory):
         (DOCUMENTS, "expected at least 10, or others as dev, found 8 and 0 as dev"),
         ([], "found 0 and 0 as dev"),
         ([1] * 10, "example 0: expected a mapping, such as a dict, found int"),
-        ([{"question": "Who?", "text": "Ann."}] * 10, "line 1: expected a column 'answer'"),
+        ([{"question": "Who?", "text": "A"}] * 10, "example 'example-0': expected a column"),
         ([DOCUMENTS[0] | {"answer": "Zed"}] * 10, "answer not in the documents: 9 ("),
     ],
 )

@@ -203,8 +203,7 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, eps: floa
 
 def _layer_norm_fwd(x, scale, bias, eps):
     mean, inverse = norm_statistics(x, eps)
-    normed = (x.astype(jnp.float32) - mean) * inverse
-    y = normed * scale[None]
+    y = (x.astype(jnp.float32) - mean) * inverse * scale[None]
     if bias is not None:
         y = y + bias[None]
     return y.astype(x.dtype), (x, scale, bias, mean, inverse)

@@ -134,8 +134,7 @@ def norm_gradient(
             for place, total in enumerate(totals):
                 columns.store(sums, (program, jnp.int32(place)), total.sum(axis=0))
 
-    like_x = jax.ShapeDtypeStruct(added.shape, added.dtype)
-    downs = [like_x] * (2 if rate else 1)
+    downs = [jax.ShapeDtypeStruct(added.shape, added.dtype)] * (2 if rate else 1)
     outputs = (*downs, jax.ShapeDtypeStruct((programs, 3, width), jnp.float32))
     run = launch(kernel, "norm_backward", (programs,), outputs, BACKWARD.warps)
     *downs, sums = run(*grads, added, scale, means, inverses, seeds, jnp.asarray(first))

@@ -41,6 +41,7 @@ from hardem_jax.equations.solutions.number_words import (
     Word,
     read_compound,
 )
+from hardem_jax.errors import require
 from hardem_jax.words import LETTERS_ALONE
 
 # A letter that is a word of its own ends no other: "12" is a number in "\u670912\u4e2a".
@@ -123,6 +124,9 @@ class NumberConfig:
     scales: bool = False
     ordinals: bool = False
     fractions: bool = False
+
+    def __post_init__(self) -> None:
+        require(self)
 
 
 def find_numbers(text: str, config: NumberConfig | None = None) -> list[NumberMention]:
