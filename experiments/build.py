@@ -110,8 +110,7 @@ class Prepare(PrepareCommand):
         folder: of the build, or one that holds no other.
         split: of the build.
         keep_without_solution: keep questions whose Z is empty; None for all splits but "train".
-        windows: sizes; ``max_windows`` is 16 by default, and None (all windows) is what the open
-            data sets use.
+        windows: sizes; ``max_windows`` is 16 by default, None (all windows) for the open data sets.
     """
 
     folder: Path

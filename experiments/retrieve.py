@@ -103,8 +103,7 @@ class Retrieve:
         questions: file of questions.
         out: output file: a JSON list if named ``.json``, else JSON lines; compressed if ``.gz``. It
             also lists unusable questions, which `evaluate` scores as 0.
-        layout: layout of `questions`; "nq_open" also reads DPR's questions, if named ``.csv`` or
-            ``.tsv``.
+        layout: layout of `questions`; "nq_open" also reads DPR's ``.csv`` and ``.tsv``.
         retriever: what to retrieve.
         answers: leave out questions without an answer; --no-answers keeps them, for prediction.
         report: write recall, counts and settings to this JSON file.

@@ -47,8 +47,7 @@ COLUMNS = {
 class SolutionSets:
     """Tabulate questions and the sizes of their Z, next to those of the paper.
 
-    Mean and median are of the questions with a solution. In "train", questions without one are left
-    out.
+    Mean and median are of the questions with a solution. "train" leaves out the others.
 
     Attributes:
         data: folders of builds, each split of which is a row, and of prepared splits.

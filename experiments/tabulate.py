@@ -186,13 +186,16 @@ def wide_table(
         for (others, column, exact), seeds in zip(places, own.values(), strict=True):
             column = column if usual.count((others, column)) == 1 else exact
             if found.setdefault(source + others, {}).setdefault(column, seeds) is not seeds:
-                raise InputError(f"{source + others}: expected one row of {column}, found two")
+                why = "found two (sources of one name share a row)"
+                raise InputError(f"{source + others}: expected one row of {column}, {why}")
     columns = sorted({x for row in found.values() for x in row}, key=lambda x: (x != against, x))
     if against is not None and columns[0] != against:
         raise InputError(f"against: expected one of {', '.join(columns)}, found {against!r}")
     lines = [["runs", "steps", "metric", "questions", "seeds", *columns]]
     for name, row in found.items():
         run = next(iter(next(iter(row.values())).values()))
+        for seeds in row.values():
+            _check_questions(name, run, next(iter(seeds.values())))
         if not (having := [x for x in metrics or run.by_question if x in run.by_question]):
             known = ", ".join(run.by_question) or "the scores of single questions"
             raise InputError(f"{name}: metrics: expected one of {known}, found none of them")

@@ -34,8 +34,7 @@ class Prepare(PrepareCommand):
     Attributes:
         qa_file: ``qa/wikipedia-*.json`` or ``qa/web-*.json`` of the official release, or
             ``qa/verified-*.json``, whose questions (in web files, documents too) people have
-            checked. Web files have one example per document, keyed ``QuestionId--Filename`` as
-            officially scored.
+            checked. Web files have an example per document, keyed ``QuestionId--Filename``.
         evidence: its folder ``evidence``.
     """
 

@@ -47,8 +47,7 @@ class Prepare(PrepareCommand):
     Attributes:
         contexts: questions with passages, from ``experiments.retrieve`` or any other retriever
             (the JSON or JSON lines of DPR and FiD).
-        passages: the first N of each question; None for 20 in training and 80 otherwise, as in the
-            paper.
+        passages: the first N of each question; None for 20 in training and 80 otherwise (paper).
         prepend_title: put the article's title before each passage.
         metric: how answers are compared with the golds; the paper normalises as for SQuAD, and
             NQ-open's evaluator also decomposes accents.

@@ -10,8 +10,7 @@ query is executed once and dropped; what is built holds questions, tables, answe
     python -m experiments.wikisql predict --run-dir runs/wikisql --table mine.csv \
         --question "Who scored most?"
 
-``prepare --supervised --splits train`` makes the annotated query all of Z: the upper bound to
-compare with.
+``prepare --supervised --splits train`` makes the annotated query all of Z: the upper bound.
 
 ``convert`` turns a parser that the authors of SQLova trained (Hwang et al., 2019) into a run, for
 ``evaluate`` and ``predict``::

@@ -3,8 +3,7 @@
 The top level exports the losses and objectives, which need only jax, `find_spans`,
 `find_equations` and `find_queries`, which show all solutions of a question, and `Reader`,
 `NumberReader` and `TableReader`, which answer one; models, data and training are subpackages to
-import by name. Each name is imported when it is first used, so that commands that need none of them
-start quickly.
+import by name. Each name is imported when it is first used, so commands without them start quickly.
 """
 
 import importlib.util

@@ -32,8 +32,7 @@ def thresholded_loss(
 
     Args:
         threshold: probability in [0, 1]; may be traced.
-        keep_single: whether rows with one solution are kept, whatever its probability; may be
-            traced.
+        keep_single: whether rows with one solution are kept in any case; may be traced.
         others: as in `losses.hard_em_loss`.
 
     Example:

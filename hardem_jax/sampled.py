@@ -81,8 +81,7 @@ def reinforce_loss(
 
     Args:
         log_probs, where, reduce_fn: as in `advantage_loss`.
-        rewards: of the same shape, such as 1 for a draw that executes to the answer and 0
-            otherwise.
+        rewards: of the same shape, such as 1 for a draw that executes to the answer, else 0.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([0.5, 0.2, 0.1]))
@@ -121,8 +120,7 @@ def trice_loss(
         log_probs, where, reduce_fn: as in `advantage_loss`. A row without memory starts at its
             first right draw and, if it has none, contributes nothing.
         right: mask of the same shape: which draws execute to the answer.
-        memory_log_probs: ``[...]``, log P of each row's memory; an impossible one (-inf) costs
-            nothing.
+        memory_log_probs: ``[...]``, log P of each row's memory; an impossible one costs nothing.
         has_memory: ``[...]`` mask of the rows that have one. After the step, the memory of a row
             becomes its last right draw, if there is one.
         control_variate: without it, :math:`\beta_k` = 0.

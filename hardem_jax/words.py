@@ -35,6 +35,10 @@ _REMOVE_INVISIBLE = str.maketrans("", "", _INVISIBLE)
 _CUT_NEGATION = r"(?: [nN](?=['\u2019][tT]\b))?"
 _ASCII_WORD = re.compile(r"[^\W_]+" + _CUT_NEGATION)
 NUMBER_SEPARATORS = ".,．，٫٬"  # also full-width and Arabic ones
+#: Separators of no number: of a date such as 03.10.1990, of years, and commas of Chinese sentences.
+PARTED = r"(?<![\d.])\d\d?\.\d\d?\.\d{4}(?!\.?\d)|(?<=\d{4}),(?=\d{4}(?!\d))"
+PARTED += r"|(?<=\d)，(?!\d{3}(?!\d))"
+_PARTED = re.compile(PARTED)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # With three quotation marks that the evaluator of TriviaQA adds; the backtick and the underscore,
@@ -167,6 +171,9 @@ def cuts_word(text: str) -> np.ndarray:
     word |= (base >= _ALONE) & (following == _MARK)
     number = (before == _DIGIT) & (after == _SEPARATOR) & (after2 == _DIGIT)
     number |= (before2 == _DIGIT) & (before == _SEPARATOR) & (after == _DIGIT)
+    if number.any():
+        for match in _PARTED.finditer(text):
+            number[match.start() : match.end() + 1] = False
     return word | number
 
 
@@ -177,6 +184,10 @@ def cuts_number(text: str, start: int, end: int) -> bool:
         and text[place] in NUMBER_SEPARATORS
         and text[place - 1].isdigit()
         and text[place + 1].isdigit()
+        and not any(
+            match.start() <= place < match.end()
+            for match in _PARTED.finditer(text, max(0, place - 9), place + 9)
+        )
         for place in (start - 1, end)
     )
 

@@ -65,8 +65,7 @@ class Compiled:
     """Compile the training step of every task for TPUs or GPUs, and say what a chip does.
 
     Attributes:
-        topologies: generation and chips along each axis of a slice of TPUs, or "h100" or "h200" for
-            one GPU.
+        topologies: generation and chips along each axis of TPUs, or "h100" or "h200" for one GPU.
         tasks: whose steps, by the names of the benchmark ("naqanet" has the sizes that
             were published, whatever the preset).
         preset: size of the encoder; "tiny" only to see that everything runs.

@@ -30,8 +30,7 @@ class Source:
 
     ``task`` is "documents" where no tokenizer has cut them; ``data`` are questions as models read
     them, ``left_out`` the reason of the others of the source file, ``counted`` those reasons that
-    scores count as wrong, and ``asked`` the texts of some of them: a build keeps those without a
-    solution.
+    scores count as wrong, and ``asked`` the texts of some of them: a build keeps those without Z.
     """
 
     task: str
@@ -257,7 +256,10 @@ def _setting(run_dir: Path) -> tuple[str, TrainCommand]:
     if not isinstance(flags, dict) or flags.get("type") != "Train":
         raise InputError(f"{file}: expected a run that train wrote, found another")
     task = check_task(content.get("task"), file)
-    return task, from_json(task_module(task, "commands").Train, flags, str(file))
+    kind = task_module(task, "commands").Train
+    # A module's own `train` may have more flags, as `paper.set_sizes` has.
+    known = {"type", *(field.name for field in dataclasses.fields(kind))}
+    return task, from_json(kind, {x: flags[x] for x in flags if x in known}, str(file))
 
 
 def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:

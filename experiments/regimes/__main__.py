@@ -60,8 +60,7 @@ class Regimes:
         num_train: training questions of each corpus.
         num_dev: questions of each corpus to evaluate on.
         minutes: start no run after this time; None for no limit.
-        processes: worker processes. Each compiles its own step and returns all runs of a regime at
-            once.
+        processes: worker processes. Each compiles a step and returns all runs of a regime at once.
     """
 
     out: Path = Path("regimes")

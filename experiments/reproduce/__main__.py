@@ -121,8 +121,7 @@ class Reproduce:
         encoder: a hub name, or a folder.
         seeds: seeds of every comparison.
         processes: worker processes for ``prepare``.
-        compare: more flags for the trainings, in quotes and after "="; they override those of the
-            plan.
+        compare: more flags for the trainings, in quotes and after "="; they override the plan's.
         minutes: stop after this time; None for no limit.
         dry_run: only print the plan.
     """

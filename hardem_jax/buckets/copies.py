@@ -1,8 +1,7 @@
 """Copies of what lies in a bucket, to be read: data, and the run that is evaluated.
 
 A copy is named by what the bucket lists of its objects, sizes and versions, so that it never goes
-stale, is shared by all commands on this disk, and is downloaded once. Copies stay until somebody
-removes them.
+stale, shared by all commands on this disk, and downloaded once. Copies stay until they are removed.
 """
 
 from __future__ import annotations

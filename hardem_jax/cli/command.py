@@ -60,8 +60,7 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
 
     Raises:
         InputError: the file of ``--config`` holds no flags of this command, or a value is refused.
-        SystemExit: code 2, after tyro has told what is unknown, missing or malformed; code 0, for
-            ``--help``.
+        SystemExit: code 2, after tyro has told what is wrong; code 0, for ``--help``.
     """
     file, argv = _without(CONFIG, sys.argv[1:] if argv is None else argv)
     if isinstance(commands, Mapping):

@@ -100,8 +100,7 @@ class CompareCommand(Setting):
         init_from: start from the best parameters of an earlier run with the same model: all seeds
             from the run in this folder or, given one folder per seed, each from its own. Without,
             runs start from the pretrained encoder, or from scratch.
-        shown: number of questions to list in ``predictions.md``, with the first seed's answers; 0
-            skips the file.
+        shown: questions in ``predictions.md``, with the first seed's answers; 0 skips the file.
     """
 
     #: What makes one run.

@@ -51,8 +51,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
     Questions that were left out when the split was prepared count 0. A split without golds, such
     as a test set whose answers are secret, gets no scores, only answers. Scores go to
     ``scores-<split>-<digest>.json`` in the run's folder, together with the options, the split and
-    the checkpoint that they belong to. The digest covers these three, so a different evaluation
-    gets a different file.
+    the checkpoint that they belong to. It covers these three, so other evaluations get other files.
 
     Attributes:
         run_dir: folder of the run.

@@ -28,8 +28,7 @@ class RecordKind:
         to_example: record -> the task's own object.
         texts, lists, numbers: names of its texts, lists of texts, and integers.
         arrays: name -> (dtype, width) of an array with as many rows as there are; None for one
-            dimension. Their bytes are stored: the floats of a plain `Tensor` feature lose half of
-            their digits on disk.
+            dimension. Their bytes are stored: floats of a `Tensor` lose half their digits.
         solutions: the array that is Z.
         no_solution: why "train" leaves out a question whose Z is empty; "" keeps it.
         repetitions: whether the golds of repeated questions are kept, for official scores.

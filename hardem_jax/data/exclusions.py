@@ -42,8 +42,7 @@ class ExclusionCounts:
     """Counts by reason what a reader left out, so that nothing disappears silently.
 
     `add` counts an example that was not yielded. `warn` counts a defect of an example that
-    *was* yielded without the faulty part, e.g. one of several evidence files; warnings are not
-    included in `total`.
+    *was* yielded without the faulty part, such as one of several files; `total` lacks warnings.
 
     Args:
         keep: number of ids to show per reason.

@@ -33,11 +33,20 @@ MAX_DEPTH = 200
 HALF_A_PAIR = "half a surrogate pair (a damaged \\uXXXX escape)"
 _HALF_A_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 _PAIR = 12  # bytes of both
+#: An escape that goes on, or may be followed by the other half.
+_OPEN = re.compile(
+    rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?|\\(?:u[0-9a-fA-F]{0,3})?)\Z"
+)
 #: Bytes that are parsed before the depth of what they hold is looked at.
 _CHUNK = 1 << 12
 
 _EVENTS = {"start_map": "an object", "start_array": "a list", "string": "a string"}
 _EVENTS |= {"number": "a number", "boolean": "true or false", "null": "null"}
+# What Python writes, and the parser refuses.
+_REMEDIES = {
+    "integer overflow": "write integers beyond 64 bits as texts",
+    "invalid char in json": "write null for NaN",
+}
 _DEEPER = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
 
 
@@ -63,7 +72,7 @@ class _Checked:
     def read(self, size: int = -1, /) -> bytes:
         """About `size` bytes, which end outside of an escape."""
         chunk = _read(self._stream, self._path, size)
-        while b"\\" in chunk[-_PAIR:] and (more := _read(self._stream, self._path, size)):
+        while _OPEN.search(chunk[-_PAIR:]) and (more := _read(self._stream, self._path, 1)):
             chunk += more
         if _HALF_A_PAIR.search(chunk.replace(b"\\\\", b"??")):
             raise ijson.JSONError(HALF_A_PAIR)
@@ -194,7 +203,8 @@ def _first_line(error: ijson.JSONError) -> str:
     # The parser's message has several lines, and is bytes if it cuts a character in two.
     message = error.args[0] if error.args else ""
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
-    return text.partition("\n")[0].strip()
+    text = text.partition("\n")[0].strip()
+    return "; ".join([text, *(said for cause, said in _REMEDIES.items() if cause in text)])
 
 
 def _require_list(path: PathLike, key: str) -> None:

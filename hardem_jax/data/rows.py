@@ -20,6 +20,7 @@ from hardem_jax.data.json_stream import (
     iter_json_items,
     iter_json_lines,
     iter_json_records,
+    iter_lines,
 )
 from hardem_jax.errors import InputError
 
@@ -110,8 +111,7 @@ def as_row(raw: RawRow, columns: Columns, *roles: str, with_answers: bool = True
         raw: as it is in its file.
         columns: what its columns are called.
         roles: fields of `Columns` that the row must have besides the question.
-        with_answers: whether it must have answers; their list may be empty all the same. Without,
-            none are read.
+        with_answers: whether it must have answers; their list may be empty. Without, none are read.
 
     Raises:
         InputError: it lacks a column, or has no text in it.
@@ -160,6 +160,10 @@ def _json(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     if first_list(path, "data"):
         for index, row in iter_json_items(path, "data"):
             yield f"{path}: item {index} of 'data'", row
+    elif next((line for _, line in iter_lines(path) if line.strip()), "").strip() == "{":
+        expected = "expected an object on each line, a list, or a list under 'data'"
+        found = f"a list under {first_list(path)!r}" if first_list(path) else "one on several lines"
+        raise InputError(f"{path}: {expected}, found {found}")
     elif first_character(path) == b"{":  # NaN, as Python and pandas write it, is a missing value
         for line, row in iter_json_lines(path):
             yield f"{path}: line {line}", row

@@ -67,6 +67,12 @@ def _is_article(words: Words, i: int) -> bool:
     return words.text[words.spans[i, 1]].isspace()
 
 
+def _is_loose(words: Words, i: int) -> bool:
+    """Whether metrics take a word for an article, unlike the letter of "A型", which touches one."""
+    around = words.spans[max(0, i - 1) : i + 2] if words.forms[i] in ARTICLES else None
+    return around is not None and bool(np.all(around[:-1, 1] < around[1:, 0]))
+
+
 class AliasMatcher:
     """The aliases of one answer, indexed for lookup in any number of documents.
 
@@ -87,7 +93,8 @@ class AliasMatcher:
         #: What evaluators compare.
         self.evaluated = {alias: _form(alias) for alias in self.aliases}
         forms = [alias_forms(alias) for alias in self.aliases]
-        shorter = [" ".join(form for form in own if form not in ARTICLES) for own in forms]
+        words = map(split_words, self.aliases)
+        shorter = [" ".join(x for i, x in enumerate(y.forms) if not _is_loose(y, i)) for y in words]
         changed = [new for new, own in zip(shorter, forms, strict=True) if new != " ".join(own)]
         #: Without letters that the metrics take for articles: "levels" of "A-levels".
         self.without_letters = AliasMatcher(filter(None, changed)) if any(changed) else None
@@ -144,7 +151,7 @@ def _by_words(words: Words, matcher: AliasMatcher) -> dict[str, list[Span]]:
     found: dict[str, list[Span]] = {}
     for i, form in enumerate(words.forms):
         for alias, names in matcher.by_first_word.get(form, {}).items():
-            if (last := _match(words.forms, i, alias)) is None:
+            if (last := _match(words, i, alias)) is None:
                 continue
             span = int(words.spans[i, 0]), int(words.spans[last, 1])
             if cuts_number(words.text, *span):
@@ -166,11 +173,11 @@ def _is_letter(words: Words, i: int, span: Span, alias: str) -> bool:
     return not (_is_article(words, i) and (text[start].islower() or begins_sentence))
 
 
-def _match(forms: tuple[str, ...], first: int, alias: tuple[str, ...]) -> int | None:
+def _match(words: Words, first: int, alias: tuple[str, ...]) -> int | None:
     """The last word of an alias whose first is at ``first``; None if others follow."""
-    at = first
+    at, forms = first, words.forms
     for form in alias:
-        while at < len(forms) and forms[at] != form and forms[at] in ARTICLES:
+        while at < len(forms) and forms[at] != form and _is_loose(words, at):
             at += 1
         if at == len(forms) or forms[at] != form:
             return None

@@ -184,7 +184,7 @@ def prepare_split(
         meta = {
             "format": format,
             "content": [positives.content, negatives.content],
-            "windows": dataclasses.asdict(config),
+            "windows": {name: to_json(x) for name, x in dataclasses.asdict(config).items()},
             "metric": metric,
             "tokenizer": tokenizer.fingerprint,
             "sources": dict(sources),

@@ -5,8 +5,7 @@
 
 The layout does not define what several answers to one question mean. In SQuAD they come from
 several annotators and any one is correct. In Quoref (Dasigi et al., 2019) one annotator marked
-several spans that together form the answer. The files do not show which applies, so it is an
-argument.
+several spans that together form the answer: an argument, for the files do not show it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from hardem_jax.data.exclusions import (
 )
 from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects, lacks
 from hardem_jax.data.json_stream import PathLike, iter_json_items
-from hardem_jax.data.rows import USUAL, Columns, as_row, raw_rows
+from hardem_jax.data.rows import USUAL, Columns, as_row, column_of, raw_rows, row_id
 from hardem_jax.documents.examples import UNKNOWN, Document, ReadingExample
 from hardem_jax.documents.mentions import alias_forms
 from hardem_jax.errors import InputError
@@ -105,6 +104,10 @@ def read_squad_layout(
                 yield from _example(record, document, f"{at}, question {count}", rules)
 
 
+# Fields of `Columns`, and what Hugging Face calls them.
+_ROLES = {"id": "id", "question": "question", "text": "context", "answer": "answers"}
+
+
 def read_squad_rows(
     file: PathLike,
     *,
@@ -141,10 +144,14 @@ def read_squad_rows(
     """
     rules = _Rules(skips, answers_are, require_answers, keep_several, choices)
     for number, raw in enumerate(raw_rows(file)):
-        values = raw.values
-        if columns == USUAL and isinstance(values.get("answers"), dict) and "context" in values:
-            if values.get("id") is None or not str(values["id"]).strip():
-                values = values | {"id": raw.name}
+        values = {name: None if x != x else x for name, x in raw.values.items()}  # pandas' NaN
+        for role, name in _ROLES.items():
+            if getattr(columns, role):
+                named = column_of(raw.values, role, columns, raw.place, required=False)
+                values[name] = values.get(named)
+        if isinstance(values.get("answers"), dict) and "context" in values:
+            if not isinstance(values.get("id"), (list, dict, bool)):
+                values["id"] = row_id(raw, columns)
             yield from _row_example(values, number, raw.place, rules)
             continue
         row = as_row(raw, columns, "text", with_answers=require_answers)

@@ -28,7 +28,7 @@ from hardem_jax.documents.mentions import (
     enumerate_spans,
     trim_span,
 )
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, check_texts, require
 from hardem_jax.words import search_terms, split_words, squad_form, stands_alone
 
 
@@ -77,7 +77,7 @@ class WindowConfig:
     choices: tuple[str, ...] = ()
 
     def __post_init__(self):
-        object.__setattr__(self, "choices", tuple(self.choices))  # JSON has lists
+        object.__setattr__(self, "choices", check_texts(self.choices, "choices"))
         check_choices(self.choices)
         require(self, "max_tokens", "stride", "max_question_tokens", "max_windows", at_least=1)
         self.check_room(MIN_SPECIAL_TOKENS)
@@ -173,8 +173,7 @@ class Window:
     def place(self, first: int, last: int) -> tuple[int, int, int]:
         """Document, start and exclusive end of the tokens ``first`` to ``last``, in characters.
 
-        For a choice, start and end are zero or negative, because choices stand in front of the
-        document.
+        For a choice, start and end are zero or negative, for choices precede the document.
         """
         start = int(self.offsets[first - self.context_start, 0]) - self.lead
         end = int(self.offsets[last - self.context_start, 1]) - self.lead
@@ -210,8 +209,7 @@ def make_windows(
 
     Raises:
         InputError: the tokenizer's special tokens leave no room, see `WindowConfig.check_room`; or
-            choices for an answer of several texts, or for one that brings its mentions and no
-            aliases.
+            choices for an answer of several texts, or for one with mentions and no aliases.
     """
     if example.all_required and config.choices:
         raise InputError(

@@ -82,8 +82,7 @@ class Encoder(nnx.Module):
     Args:
         config: sizes.
         rngs: source of the initial parameters (stream `params`).
-        dtype: of activations and matrix products; parameters, softmax and layer norm stay in
-            float32.
+        dtype: of activations and matrix products; parameters, softmax and norms stay in float32.
         remat: what the backward pass recomputes to save memory, in this order: `"none"`, the
             `"attention"` probabilities (which is up to the layers), all but products with weights
             (`"dots"`), each `"layer"`.

@@ -25,8 +25,7 @@ class BiLSTMs(nnx.Module):
     """M bidirectional LSTMs of L layers over one sequence, float32.
 
     Weights start from U(-1/sqrt(h), 1/sqrt(h)), h = size / 2, and there is one bias, not two.
-    A sequence ends where its mask does; the backward half begins there. `dropout` is between
-    layers.
+    A sequence ends with its mask; the backward half begins there. `dropout` is between layers.
     """
 
     def __init__(

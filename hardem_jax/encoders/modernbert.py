@@ -171,8 +171,7 @@ class ModernBert(Encoder):
         dtype, remat: see `Encoder`.
         attention: see `hardem_jax.encoders.ops.attention`; a kernel requested by name needs a
             config without attention dropout.
-        scan_layers: must be off, because layers differ: the first one has no norm, and some are
-            local.
+        scan_layers: must be off, because layers differ: the first has no norm, some are local.
 
     Raises:
         InputError: `scan_layers` is on; or see `Encoder`.

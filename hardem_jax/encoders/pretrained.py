@@ -70,8 +70,7 @@ def load_encoder(
             checkpoint need not have them. To keep the first two, see `load_reader`.
 
     Returns:
-        The encoder that `model_type` of `config.json` names (`Bert` for `dpr`), with parameters in
-        float32.
+        The encoder that `model_type` of `config.json` names (`Bert` for `dpr`), in float32.
 
     Raises:
         InputError: the checkpoint cannot be found or read, its architecture is not supported, or

@@ -8,8 +8,7 @@ appendix A). Tags are independent, so that
     + \sum_{(n, o) \in z} \log P(o_n) - \log P(\mathrm{none}_n)
 
 The first two terms are shared by every z and computed once, so an equation costs two gathers
-and two additions. :math:`r` is the term of input positions without a number, if the product
-includes them.
+and two additions. :math:`r` is the term of positions without a number, if included.
 
 Most taggings are not equations: they have three operands, or none. `TagDistribution.over_equations`
 conditions the distribution on a well-formed equation, which gives a softmax over Z_tot:
@@ -75,8 +74,7 @@ class TagDistribution:
 
         Args:
             logits: ``[B, N, 4]`` float, or ``[B, N, 3]`` from a model without PERCENT, which
-                then has no mass. Those of NONE must be finite; values outside ``where`` are
-                ignored.
+                then has no mass. Those of NONE must be finite; padding is ignored.
             where: ``[B, N]`` bool, the slots that hold a number.
             rest: ``[B]`` float, see the class; default 0.
         """
@@ -248,8 +246,7 @@ class EquationDistribution:
             equations: ``[B, Z, 4]`` int.
 
         Returns:
-            ``[B, Z]`` float32; -inf for anything outside Z_tot, including rows without operands
-            and counts.
+            ``[B, Z]`` float32; -inf outside Z_tot, including rows without operands and counts.
         """
         log_probs = self.tagging._scores(equations) - self._finite_total()
         return jnp.where(self._contains(equations), log_probs, -jnp.inf)

@@ -48,8 +48,7 @@ class NumericQuestion:
         values: ``[N]`` float64, special numbers first, then those of ``spans``.
         kinds: ``[N]`` int8, SPECIAL, PASSAGE or QUESTION.
         equations: ``[Z, 4]`` int32, all of Z in document order.
-        true_equation: index of the true equation in Z, -1 if unknown. For measuring, never
-            for training.
+        true_equation: index of the true equation in Z, -1 if unknown. Never for training.
     """
 
     id: str

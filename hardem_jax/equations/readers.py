@@ -62,8 +62,7 @@ def read_drop(
 ) -> Iterator[NumericExample]:
     """Streams the questions of a DROP file whose answer is a number.
 
-    One passage is in memory at a time. A number may be written with thousands commas, and
-    be negative.
+    One passage is in memory at a time. A number may have thousands commas and a sign.
 
     Args:
         file: the JSON file, or the same with `.gz`.

@@ -167,8 +167,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
             percent of those with a Z where the most likely equation is in it (EM counts a correct
             value from outside Z too). ``P<0.001`` and ``P<0.0001``, percent of all equations of all
             Z with less probability (the paper's sparsity). Where the true equation is known,
-            ``true z``, percent of questions with several in Z where the most likely of them is the
-            true one.
+            ``true z``, percent of questions with several in Z whose most likely is the true one.
         """
         answers: list[str | None] = [None] * len(data.questions)
         groups = defaultdict(list)

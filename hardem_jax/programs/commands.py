@@ -54,8 +54,7 @@ class Evaluate(EvaluateOnBuild):
     """Score a trained parser with the official metric.
 
     Attributes:
-        predictions: write programs and results here, as one JSON list in the order of the
-            questions.
+        predictions: write programs and results here, as a JSON list in the order of questions.
         decoding: how answers are read off, if not as in the run.
     """
 
@@ -81,10 +80,9 @@ class Evaluate(EvaluateOnBuild):
 
     def official_text(self, data: Any, answers: Any) -> str:
         """A line for each question: its id and the items of its answer, between tabs."""
-        return official_lines(
-            (question.id, answer.result if answer else ())
-            for question, answer in zip(data.questions, answers, strict=True)
-        )
+        pairs = zip(data.questions, answers, strict=True)
+        found = [(question.id, answer.result if answer else ()) for question, answer in pairs]
+        return official_lines([*found, *((id, ()) for id in data.left_out)])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -77,8 +77,7 @@ def _numbered() -> tuple[tuple[Any, ...], tuple[int, ...]]:
     return tuple(rows), tuple(map(len, seen))
 
 
-#: For each of `SHAPES`, the kinds of its four slots, see `ProgramDistribution`; and how many kinds
-#: there are of each.
+#: For each of `SHAPES`, the kinds of its four slots, see `ProgramDistribution`; and their numbers.
 KINDS, NUM_KINDS = _numbered()
 
 

@@ -21,8 +21,7 @@ from hardem_jax.tables.records import OnTables
 class WikiSQL(OnTables):
     """WikiSQL from answers only (Zhong et al., 2017): ``{split}.jsonl``, ``{split}.tables.jsonl``.
 
-    Reading executes each annotated query once, which gives the answer, and drops it, unless it is
-    to be all of Z.
+    Reading executes each annotated query once, for the answer, and drops it unless it is all of Z.
 
     Attributes:
         rules: what counts as a query.

@@ -133,7 +133,8 @@ class Evaluate(EvaluateOnBuild):
 
         pairs = list(zip(data.questions, answers, strict=True))
         if any(question.match != "execution" for question, _ in pairs):
-            results = ((q.id, answer.result if answer else None) for q, answer in pairs)
+            results = [(q.id, answer.result if answer else None) for q, answer in pairs]
+            results += ((id, None) for id in data.left_out)
             return official_lines((id, result or ()) for id, result in results)
         lines: dict[str, Any] = dict.fromkeys(data.left_out, {"error": "left out of the split"})
         for question, answer in pairs:

@@ -58,8 +58,7 @@ class QueryInference:
         decoding: "query" takes the most likely query of Z_tot, "result" the most likely result,
             whose probability is the sum over all queries of Z_tot that lead to it; "well-formed"
             also considers queries outside Z_tot, where values may be any spans and no row need meet
-            the conditions; "greedy" and "execution-guided" make one decision after another, as
-            SQLova does.
+            the conditions; "greedy" and "execution-guided" decide one by one, as SQLova does.
         top: queries or results to show for a question; one is the answer.
         batch_size: questions read at once.
     """

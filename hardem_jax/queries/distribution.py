@@ -124,8 +124,7 @@ class QueryDistribution:
         """log P(z | x) of given queries.
 
         Args:
-            queries: ``[B, Z, 3 + 4 K]`` int, conditions in any order. A row of -1 (padding) has
-                a finite value.
+            queries: ``[B, Z, 3 + 4 K]`` int, conditions in any order. Padding of -1 is finite.
             conditions: "mean" averages operator and span over the conditions of a query, as
                 the released code of Min et al. does. That is not a probability: it favours
                 queries with many conditions.

@@ -55,8 +55,7 @@ class SQLova(nnx.Module):
         max_conditions: K.
         value_units: what the softmax of a value's first and last word ranges over: the first
             tokens of all "words", or all "wordpieces" of the question, as in the original, where
-            pieces within a word have probability too, so that those of all words add up to less
-            than 1.
+            pieces within a word have probability too, so words add up to less than 1.
         rngs: stream ``params`` initialises all but the encoder.
 
     Calling it takes a batch with ``token_ids``, ``token_type_ids`` ``[B, T]`` int32, ``where``

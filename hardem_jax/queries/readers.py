@@ -95,8 +95,7 @@ def read_answers(
 ) -> Iterator[AnnotatedQuestion]:
     """Streams the questions with their answers: each annotated query is executed once.
 
-    The answer is exactly the official engine's result, even if that is a number, NULL or nothing at
-    all.
+    The answer is exactly the official engine's result, also a number, NULL or nothing.
 
     Args:
         folder: see `read_wikisql`.

@@ -390,8 +390,7 @@ class MAPO:
         from hardem_jax.search import candidates
 
         drawn = space.sample(key, 4 * self.explore)
-        # What is remembered was tried, even if it was so long ago that it is no longer among those
-        # seen.
+        # What is remembered was tried, even if it is no longer among those seen.
         tried = candidates.is_seen(seen, drawn) | candidates.contains(known, drawn)
         return candidates.first(drawn, candidates.distinct(drawn, ~tried), self.explore)
 

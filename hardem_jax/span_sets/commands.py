@@ -35,8 +35,7 @@ class Prepare(PrepareFile):
 
     Attributes:
         split: "train" leaves out questions without a window that mentions all of the answer, "dev"
-            keeps them; "test" has no answers, so that ``evaluate`` writes predictions and no
-            scores.
+            keeps them; "test" has no answers, so ``evaluate`` writes predictions alone.
     """
 
     FORMAT = TAGGINGS_FORMAT

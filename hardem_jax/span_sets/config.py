@@ -17,8 +17,7 @@ class TaggedReaderConfig(EncoderConfig):
         max_mentions: maximum number of mentions considered per window. If there are more, the
             first mention of each text is kept, then the second of each, and so on while a whole
             round fits.
-        max_taggings: largest Z of a window; of more taggings, those with the fewest mentions are
-            kept.
+        max_taggings: largest Z of a window; those with the fewest mentions are kept.
     """
 
     tags: Literal["bio", "io"] = "bio"
@@ -34,8 +33,7 @@ class TaggedReaderConfig(EncoderConfig):
 class TaggingInference:
     """How answers are read off a reader of several spans.
 
-    The selector chooses a window, and the most likely tagging in it that marks something is the
-    answer.
+    The selector chooses a window, and its most likely tagging that marks something is the answer.
 
     Attributes:
         batch_size: windows read at once.

@@ -76,8 +76,7 @@ class TaggedAnswer:
         log_prob_answerable: log P(the window holds the answer).
         texts: of its spans, in the order of the document, each once but for case, punctuation and
             articles; at least one, unless the window has no words.
-        spans: ``(document, start character, exclusive end)`` of every span, those with the same
-            text included.
+        spans: ``(document, start character, exclusive end)`` of every span, also of the same text.
         log_prob: log P(z | window) of the tagging.
         solutions: log P(z | window) of the taggings of Z, in its order.
     """

@@ -42,8 +42,7 @@ class Prepare(PrepareFile):
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
-        supervised: make the annotated mention all of Z: full supervision, to compare with. Only
-            for training.
+        supervised: the annotated mention is all of Z: full supervision. Only for training.
     """
 
     answers_are: Literal["alternatives", "all required"] = "alternatives"

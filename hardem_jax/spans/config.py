@@ -68,8 +68,7 @@ class SpanInference:
         no_answer_threshold: where "unknown" is a choice (`WindowConfig`), say that there is no
             answer if P("unknown") / (P("unknown") + P(best span)) is above this.
         num_documents: read only the first documents of each question; None for all.
-        sweep: also score answers from the first n documents only, for each n given, without
-            reading again.
+        sweep: also score answers from the first n documents only, for each n, in one reading.
         keep: answers kept for each question of a split, best first.
         packed_tokens: pack windows into rows of this many tokens, longer if an input is; None
             pads them to buckets. Answers are the same up to rounding.

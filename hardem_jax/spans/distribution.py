@@ -66,8 +66,7 @@ class SpanDistribution:
 
         Each window's distribution is scaled by the window's share of the group's partition:
         log P(i | group) = log P(i | window) + log (partition of window / partition of group).
-        Call it once, on distributions over windows: those over groups no longer know the windows'
-        partitions.
+        Call it once, on distributions over windows: those over groups have lost their partitions.
 
         Args:
             group_size: G, static; divides B. Rows 0 to G - 1 are the first group.

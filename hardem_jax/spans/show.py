@@ -78,8 +78,7 @@ def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:
     """Finds every mention of an answer in a text: Z of reading (Min et al., 2019, section 4.1).
 
     Case, punctuation and the articles a, an, the make no difference as far as the official metrics
-    ignore them, and mentions begin and end at word boundaries; `hardem_jax.documents.mentions` has
-    the rules.
+    ignore them, and mentions begin and end at word boundaries; see `hardem_jax.documents.mentions`.
 
     Args:
         text: a document.

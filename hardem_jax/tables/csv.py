@@ -17,7 +17,8 @@ from hardem_jax.tables.table import MAX_WHOLE, Cell, Table
 _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
 # Groups of three digits; above the first thousand also groups of two, as in India.
 _NUMBER = re.compile(
-    r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
+    r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?"
+    r"(?:(?<=[0-9])[eE][-+][0-9]{1,3})?)"  # as programs write 1e-05, not the "1E5" of a code
 )
 _CODE = re.compile("0[0-9]{2,}")
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
@@ -32,11 +33,12 @@ def make_table(
     White space is collapsed, and short rows (including the header) are padded with empty cells. A
     column is real if all its cells are numbers or NULL and at least one is a number:
 
-    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "−3"; above
-      2^53, where float64 loses digits, whole numbers become integers of 64 bits;
+    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "1e-05";
+      above 2^53, where float64 loses digits, whole numbers become integers of 64 bits;
     - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
       the same in all cells and is not a month: "72 km";
-    - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
+    - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown; in
+      tables of your own also nan and null.
 
     Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
     compares their texts, and a number could no longer answer which rank, share or price it was. So
@@ -51,7 +53,7 @@ def make_table(
     for index in range(width):
         column = [row[index].lower() if official else row[index] for row in cells]
         is_code = not official and any(map(_CODE.fullmatch, column))
-        numbers = None if is_code else _numbers(column)
+        numbers = None if is_code else _numbers(column, official)
         types.append("text" if numbers is None else "real")
         columns.append(column if numbers is None else numbers)
     return Table(id, tuple(names), tuple(types), tuple(zip(*columns, strict=True)))
@@ -82,16 +84,17 @@ def file_inside(folder: Path, name: str, place: str) -> Path:
     return folder / name
 
 
-def _numbers(column: Sequence[str]) -> list[float | int | None] | None:
+def _numbers(column: Sequence[str], official: bool) -> list[float | int | None] | None:
     """Returns the numbers of a real column, or None for a text column."""
     numbers: list[float | int | None] = []
     units = set()
     for text in column:
-        if text.lower() in _NO_NUMBER:
+        if text.lower() in _NO_NUMBER or (not official and text.lower() in ("nan", "null")):
             numbers.append(None)
             continue
         number, unit = _number(text), ""
-        if number is None and (quantity := parse_quantity(text)) and not parse_date(text):
+        measured = text if official else text.lstrip("+−–")
+        if number is None and (quantity := parse_quantity(measured)) and not parse_date(text):
             unit = quantity[1].lower()
             is_unit = unit == "%" or any(map(str.isalpha, unit))
             number = _number(text.partition(" ")[0]) if is_unit else None

@@ -15,6 +15,7 @@ batch has anyway.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -113,14 +114,17 @@ def with_reward(model: Any, num_features: int) -> Any:
     return dataclasses.replace(model, graphdef=graphdef, params=params)
 
 
-def check_batches(objective: MERL, batches: BatchConfig) -> None:
+def check_batches(objective: MERL, batches: BatchConfig, num_devices: int = 1) -> None:
     """Raises `InputError` if one of so many rows of a batch cannot be held out."""
     if batches.packed_tokens:
         raise InputError(
             "--batches.packed-tokens: expected none for MERL, which holds out whole rows, found "
             f"{batches.packed_tokens}"
         )
-    multiple = objective.held_out * batches.accumulate
+    multiple = objective.held_out
+    if batches.batch_size // batches.accumulate % num_devices and num_devices % multiple:
+        multiple = math.lcm(multiple, num_devices)  # a batch that is filled up could not be split
+    multiple *= batches.accumulate
     if batches.batch_size % multiple:
         raise InputError(
             f"--batches.batch-size: expected a multiple of {multiple} for MERL, which holds out "
@@ -220,7 +224,7 @@ class LearnedRewardTraining(SearchTraining):
         return with_reward(model, self.executor.NUM_FEATURES)
 
     def plan(self, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
-        check_batches(self.objective, batches)
+        check_batches(self.objective, batches, options.get("num_devices", 1))
         return super().plan(inputs, batches, **options)
 
     def memory(self, num_inputs: int) -> dict[str, np.ndarray]:

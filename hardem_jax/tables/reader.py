@@ -61,7 +61,10 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
                 expected = f"expected a table under {table!r}"
                 raise InputError(f"example {number}: {expected}, found {', '.join(row) or 'none'}")
             known = len(tables)
-            own = _added(row.pop(table), tables)
+            try:
+                own = _added(row.pop(table), tables)
+            except (InputError, TypeError) as error:
+                raise InputError(f"example {row.get('id', number)!r}: {error}") from error
             if len(tables) > known:
                 yield {"table": dataclasses.asdict(own)}
             yield {**row, "table_id": own.id}
@@ -94,9 +97,13 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
 
 
 def _added(value: Any, tables: dict[str, Table]) -> Table:
-    """A table, which is among ``tables`` then; another one of its name gets a number."""
+    """A table, which is among ``tables`` then, once; another one of its name gets a number."""
     table, number = to_table(value), itertools.count(len(tables))
+    content = table.header, table.types, table.rows
+    for known in tables.values():
+        if content == (known.header, known.types, known.rows):
+            return known
     name = table.id
-    while tables.setdefault(table.id, table) != table:
+    while table.id in tables:
         table = dataclasses.replace(table, id=f"{name} {next(number)}")
-    return table
+    return tables.setdefault(table.id, table)

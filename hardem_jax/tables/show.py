@@ -47,6 +47,8 @@ def to_table(source: Any) -> Table:
         table = _from_columns((str(name), values) for name, values in source.items())
     elif hasattr(source, "iloc") and hasattr(source, "columns"):
         table = _from_columns(_columns_of_frame(source))
+    elif hasattr(source, "get_columns"):  # a DataFrame of polars
+        table = _from_columns((column.name, column.to_list()) for column in source.get_columns())
     else:
         table = _from_columns(_columns_of_rows(source))
     if not table.header:

@@ -36,8 +36,7 @@ class Table:
         id: unique among the tables of a file.
         header: column names, duplicates allowed.
         types: "text" or "real" for each column.
-        rows: cells, one per column; None is NULL. Text may be in any case: the engines compare it
-            in lower case.
+        rows: cells, one per column; None is NULL. Engines compare texts in lower case.
 
     Raises:
         ValueError: rows, names and types do not have the same length.

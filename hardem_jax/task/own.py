@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from hardem_jax.data.files import make_out, write_text
 from hardem_jax.data.rows import USUAL, Columns, column_of
 from hardem_jax.errors import InputError, nearest
@@ -80,9 +78,7 @@ def train_on(
         except InputError as error:
             raise InputError(_of_example(str(error), folder / "examples", texts)) from error
         if "batches" not in flags:
-            devices = flags.get("num_devices") or jax.device_count()
             size = min(chosen["batches"].batch_size, count)
-            size = size // devices * devices or size  # equal parts
             chosen["batches"] = dataclasses.replace(chosen["batches"], batch_size=size)
         if num_steps is None and "loop" not in flags:
             num_steps = max(200, 2 * count // chosen["batches"].batch_size)

@@ -62,8 +62,7 @@ class LoopConfig:
             ("input_wait", "input wait"),
         ),
     )
-    """(metric, label) pairs of the averages to show; metrics the task does not report are
-    skipped."""
+    """(metric, label) of the averages to show; metrics that a task does not report are skipped."""
 
     def __post_init__(self) -> None:
         counts = ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience")

@@ -35,8 +35,7 @@ def initialize_distributed(
     Args:
         mode: see `DistributedMode`.
         heartbeat_seconds: a process without a heartbeat for so long counts as dead, and the others
-            end. Heartbeats come from a thread of their own, even while Python or the compiler is
-            busy.
+            end. Heartbeats come from a thread of their own, even while the compiler is busy.
 
     Raises:
         InputError: if a variable is not a number, or the processes cannot be found.

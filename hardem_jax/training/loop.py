@@ -136,8 +136,7 @@ def train(
             the log holds `mfu` on devices of known peak.
         example_batches: any content in the shapes to expect, for which the step is compiled, in
             parallel, while the first batches are read; others are compiled on first use.
-        metric_names: metrics that `evaluate` may return, to check the monitored one before the
-            first step.
+        metric_names: metrics that `evaluate` may return, to check the monitored one at first.
         on_new_run: called in the primary process before the first step of a new run, when the
             folder is still empty.
         observe: records what the metrics of an evaluation do not hold.

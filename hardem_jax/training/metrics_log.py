@@ -20,8 +20,7 @@ from hardem_jax.training.step import ITEMS, TOKENS
 
 #: What a `device_kind` begins with -> 10^12 bf16 operations per second of one device, without
 #: sparsity. A TPU v3 has two devices per chip, the others one. TPUs: cloud.google.com/tpu/docs,
-#: pages of system architecture; GPUs: data sheets of the SXM boards, the largest where there are
-#: several.
+#: pages of system architecture; GPUs: data sheets of the largest SXM boards.
 PEAK_TFLOPS = {
     "TPU v3": 61.5,
     "TPU v4": 275.0,

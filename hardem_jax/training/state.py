@@ -33,8 +33,7 @@ class TrainState:
         key: typed PRNG key `[]` of the run, never changed: step n draws from `fold_in(key, n)`,
             so resuming needs no key history.
         memory: what the loss keeps about each of N training inputs from one visit to the next, by
-            name: pytrees of arrays `[N, ...]`, with a copy on every device. Empty if it keeps
-            nothing.
+            name: pytrees of arrays `[N, ...]`, copied to every device; empty if it keeps nothing.
     """
 
     step: jax.Array

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hardem_jax.data import json_stream
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.json_stream import (
     iter_json_entries,
@@ -81,21 +82,26 @@ def test_what_only_python_calls_a_number_is_refused_in_both_layouts(number, tmp_
         assert repr(float(number)) in repr(READERS[name](file))
 
 
+def test_escapes_do_not_read_the_whole_file_at_once(monkeypatch, tmp_path):
+    sizes, read_some = [], json_stream._Checked.read
+    monkeypatch.setattr(
+        json_stream._Checked, "read", lambda *x: sizes.append(len(y := read_some(*x))) or y
+    )
+    assert read(tmp_path, json.dumps({"a": {"b": "東" * 99_999}})) == [("a", {"b": "東" * 99_999})]
+    assert max(sizes) < 5_000
+
+
 @pytest.mark.parametrize("before", [0, 4070, 4080, 4085, 4096])
 @pytest.mark.parametrize(
     ("escapes", "whole"),
     [
-        ("\\ud83d\\ude00", True),
-        ("\\uD83D\\uDE00\\ud83d\\ude00", True),
+        ("\\ud83d\\ude00", True), ("\\uD83D\\uDE00\\ud83d\\ude00", True),
         ("\\\\ud83d", True),  # a backslash and five letters
-        ("\\\\\\ud83d", False),
-        ("\\ud83d", False),
+        ("\\\\\\ud83d", False), ("\\ud83d", False),
         ("\\ud83d\\u0041", False),  # which the parser makes another character of
-        ("\\ud83d\\\\ude00", False),
-        ("a\\ud800b", False),
-        ("\\ud83d\\ude00\\ud83d", False),
+        ("\\ud83d\\\\ude00", False), ("a\\ud800b", False), ("\\ud83d\\ude00\\ud83d", False),
     ],
-)
+)  # fmt: skip
 def test_the_first_half_of_a_surrogate_pair_needs_the_second(escapes, whole, before, tmp_path):
     """Wherever the pair is cut in two: the file is read in pieces of 4,096 bytes."""
     text = f'{{"a": {{"b": "{"x" * before}{escapes}"}}}}'

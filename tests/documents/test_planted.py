@@ -155,14 +155,11 @@ def test_a_larger_share_adds_questions_to_those_of_a_smaller_one():
 @pytest.mark.parametrize(
     ("wrong", "culprit"),
     [
-        (dict(num_people=1), "num_people"),
-        (dict(num_verbs=6), "num_verbs"),
-        (dict(spurious=0.5), "spurious"),
-        (dict(missing=0.5), "missing"),
-        (dict(decoys=0, first=0.0), "first"),
-        (dict(decoys=1, noise=0.6, missing=0.5), "missing"),
+        (dict(num_people=1), "num_people"), (dict(num_verbs=6), "num_verbs"),
+        (dict(spurious=0.5), "spurious"), (dict(missing=0.5), "missing"),
+        (dict(decoys=0, first=0.0), "first"), (dict(decoys=1, noise=0.6, missing=0.5), "missing"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_named(wrong, culprit):
     with pytest.raises(InputError, match=f"^{culprit}: expected"):
         PlantedConfig(**wrong)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.rows import Columns
 from hardem_jax.documents.squad import read_squad_layout, read_squad_rows
 from hardem_jax.errors import InputError
 
@@ -225,6 +226,10 @@ def test_rows_say_what_the_layout_says(read, tmp_path):
     ]
     assert [x.documents[0].id for x in found] == ["Italy#0", "Italy#1"]
     assert skips.as_dict() == {"no answer given": 1}
+    nan = {"title": float("nan"), "is_impossible": float("nan")}
+    named = {name.replace("id", "nr"): value for name, value in row(12.0, **nan).items()}
+    [own], _ = rows(tmp_path, named, columns=Columns(id="nr", question="question"))
+    assert (own.id, own.golds, own.true_mention) == ("12", found[0].golds, found[0].true_mention)
     _, skips = rows(tmp_path, row(), both, answers_are="all required")
     assert skips.as_dict() == {"several answer spans required": 1}
 

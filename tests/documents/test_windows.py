@@ -114,12 +114,13 @@ def test_choices_do_not_go_with_spans_near_the_answer(tokenizer):
     [
         (("do not know",), "choices: expected single words, found 'do not know'"),
         (("the sun",), "choices: expected single words, found 'the sun'"),
+        ("yes", "choices: expected a list of strings, found the string 'yes'"),
         (("",), "choices: expected single words, found ''"),
         (("yes", "Yes"), "choices: expected different words, found 'Yes' twice"),
     ],
 )
 def test_bad_choices_are_refused(choices, message):
-    with pytest.raises(InputError) as error:
+    with pytest.raises((InputError, TypeError)) as error:
         WindowConfig(choices=choices)
     assert str(error.value) == message
 

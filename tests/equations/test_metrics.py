@@ -32,18 +32,12 @@ def f1_of(shared, predicted, gold):
 @pytest.mark.parametrize(
     ("text", "normalised"),
     [
-        ("1,000", "1000.0"),
-        ("$5", "5.0"),
-        ("-0.5", "0.5"),
-        ("007", "7.0"),
-        ("93.6.0", "9360.0"),
-        ("The Spider-Man's  web.", "spider mans web"),
-        ("1e3", "1000.0"),
+        ("1,000", "1000.0"), ("$5", "5.0"), ("-0.5", "0.5"), ("007", "7.0"), ("93.6.0", "9360.0"),
+        ("The Spider-Man's  web.", "spider mans web"), ("1e3", "1000.0"),
         ("tab\t7", "tab 7"),  # only blanks and hyphens separate words
-        ("O’Brien", "o’brien"),
-        ("", ""),
+        ("O’Brien", "o’brien"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_normalize_answer(text, normalised):
     assert bags.normalize_answer(text) == normalised
 
@@ -60,22 +54,19 @@ def test_answer_texts(answer, texts):
 @pytest.mark.parametrize(
     ("prediction", "golds", "em", "f1"),
     [
-        ("3", [number("3")], 1, 1),
-        ("3 yards", [number("3")], 0, f1_of(1, 2, 1)),
+        ("3", [number("3")], 1, 1), ("3 yards", [number("3")], 0, f1_of(1, 2, 1)),
         ("2 field goals", [spans("3 field goals")], 0, 0),  # no number in common
         ("3 goals", [spans("3 field goals")], 0, f1_of(2, 2, 3)),
         ("goal goal", [spans("goal")], 0, 1),  # sets of words
         (["b", "a"], [spans("a", "b")], 1, 1),
         (["big one", "b two"], [spans("two", "one")], 0, f1_of(1, 2, 1)),
-        (["x", "y", "z"], [spans("x")], 0, 0.33),
-        ([], [spans("x")], 0, 0),
+        (["x", "y", "z"], [spans("x")], 0, 0.33), ([], [spans("x")], 0, 0),
         ("5 may 1990", [date("5", "May", "1990")], 1, 1),
         ("", [NOTHING], 0, 0),  # a blank gold is passed over
         ("", [spans("the")], 1, 1),  # ... one that normalises to nothing is not
-        ("x", [{}], 0, 0),
-        ("x", [], 0, 0),
+        ("x", [{}], 0, 0), ("x", [], 0, 0),
     ],
-)
+)  # fmt: skip
 def test_scores(prediction, golds, em, f1):
     assert drop.exact_match(prediction, golds) == em
     assert drop.f1(prediction, golds) == f1

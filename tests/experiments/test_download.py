@@ -87,17 +87,12 @@ def encrypted():
 @pytest.mark.parametrize(
     "archive",
     [
-        zipped({"../out.txt": b"x"}),
-        zipped({"/out.txt": b"x"}),
-        zipped({"C:\\out.txt": b"x"}),
-        tarred({"../out.txt": b"x"}),
-        tarred({"link": b""}, tarfile.SYMTYPE),
-        zipped({"a.txt": b"x"})[:-30],
-        encrypted(),
-        b"not an archive",
+        zipped({"../out.txt": b"x"}), zipped({"/out.txt": b"x"}), zipped({"C:\\out.txt": b"x"}),
+        tarred({"../out.txt": b"x"}), tarred({"link": b""}, tarfile.SYMTYPE),
+        zipped({"a.txt": b"x"})[:-30], encrypted(), b"not an archive",
     ],
     ids=["zip ..", "zip /", "zip drive", "tar ..", "tar link", "damaged", "encrypted", "none"],
-)
+)  # fmt: skip
 def test_archives_that_write_elsewhere_or_are_none_are_refused(archive, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()

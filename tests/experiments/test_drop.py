@@ -14,7 +14,9 @@ from hardem_jax.equations.models import NumericQuestions
 from hardem_jax.equations.reader import NumberReader
 from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.task import EquationTask
+from hardem_jax.errors import InputError
 from hardem_jax.task.trained import Trained
+from hardem_jax.training import loop
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.tiny import write_checkpoint, write_drop
@@ -268,11 +270,14 @@ def test_other_rules_do_not_continue_a_run_nor_change_it(root, capsys):
     assert "percent: prepared with other rules" in line
 
 
-def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
+def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise InputError("no room for a batch")
+
+    monkeypatch.setattr(loop, "place_batch", refuse)
     for seed in (0, 5):
-        refused = train_flags(root, tmp_path / "run", seed=seed)
-        refused[refused.index("--num-devices") + 1] = 3  # 4 rows do not divide by 3
-        assert "expected a multiple of 3 rows" in fails(capsys, *refused)
+        flags = train_flags(root, tmp_path / "run", seed=seed)
+        assert "no room for a batch" in fails(capsys, *flags)
         config = json.loads((tmp_path / "run" / "config.json").read_text())
         assert config["flags"]["loop"]["seed"] == seed
 

@@ -121,7 +121,7 @@ DOCUMENT = "Eve lives in Oslo and Bo lives in Rome. Ada ran."
         *((f"Who {x}?", DOCUMENT, False) for x in ("lives in Rome", "lives in Oslo", "ran")),
         *(
             ("Who?", text * 2, False)
-            for text in ("नई दिल्ली में है। ", "東京は日本の", "cafe\u0301 é ", "ไป x", "1,000 yards ")
+            for text in ("नई दिल्ली में है। ", "東京は日本の", "cafe\u0301 é ", "ไป x", "1,000 y，5 ")
         ),
         # Several windows, which are those of `prepare` if the question is as long as it may be.
         *(("Who is it, you and I?", f"{DOCUMENT} {x} " * 3, True) for x in ("Bo met Cyd.", "So.")),

@@ -6,7 +6,9 @@ import shutil
 import pytest
 
 from experiments import build, triviaqa
+from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.watching import recorded_views
+from hardem_jax.data.files import write_json
 from tests.commands import call
 from tests.inspector import block, refused, written
 from tests.tiny import write_checkpoint, write_triviaqa
@@ -98,6 +100,13 @@ def test_runs_and_comparisons(compared, tmp_path, capsys, show):
     shutil.copytree(runs / "mml-0", tmp_path / "runs" / "mml-0")
     assert "found a folder of runs" in refused(capsys, tmp_path / "runs", "--out", new)
     assert not new.exists()
+    config = tmp_path / "runs" / "mml-0" / "config.json"
+    content = json.loads(config.read_text())
+    content["flags"]["target"] = 3  # of a module's own `train`
+    write_json(config, content)
+    write_checksums(config.parent, [config])
+    [run] = block(written(config.parent, tmp_path, "--force", "--data", data), "about")["runs"]
+    assert run["name"] == "MML"
 
 
 @pytest.mark.slow

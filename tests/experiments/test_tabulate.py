@@ -160,6 +160,9 @@ def test_wide_tables_refuse_what_they_cannot_place():
     both = [finished(f"Hard EM, tau {tau}", **{"loop.num_steps": "600"}) for tau in (100, 300)]
     with pytest.raises(InputError, match="drop: expected one row of Hard EM, annealed, found two"):
         wide_table([("drop", both[:1]), ("drop", both[1:])])
+    splits = [finished(x, **{"contents of dev": f'{{"content": "{x}"}}'}) for x in ("MML", "EM")]
+    with pytest.raises(InputError, match="drop: expected the same .*content, found MML and EM"):
+        wide_table([("drop", splits[:1]), ("drop", splits[1:])])
     with pytest.raises(InputError, match=r"drop: metrics: expected one of em, f1, found none"):
         wide_table([("drop", both[:1])], ["rouge"])
     with pytest.raises(InputError, match="against: expected one of Hard EM, annealed, found 'MML'"):

@@ -142,7 +142,7 @@ def test_the_official_file_has_a_line_for_each_line_of_the_data(tmp_path):
         evaluate.official_text(data, answers)
     asked[:] = [SimpleNamespace(id=f"nt-{n}", match="denotation") for n in range(3)]
     answers = [SimpleNamespace(result=["a\tb", 2.0]), SimpleNamespace(result=None), None]
-    assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\n"
+    assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\ndev-1\n"
 
 
 def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):

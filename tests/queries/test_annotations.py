@@ -33,18 +33,14 @@ def found(text=TEXT, answer=("ann",), table=TABLE, **rules):
 @pytest.mark.parametrize(
     ("query", "there"),
     [
-        (Query(0, 0, (SEVEN,)), True),
-        (Query(0, 0, (SEVEN, EIRE, ANN)), True),
-        (Query(0, 2), True),
+        (Query(0, 0, (SEVEN,)), True), (Query(0, 0, (SEVEN, EIRE, ANN)), True), (Query(0, 2), True),
         (Query(0, 0), False),  # three rows
-        (Query(2, 0, (SEVEN,)), False),
-        (Query(0, 0, (Condition(1, 0, 9),)), False),
+        (Query(2, 0, (SEVEN,)), False), (Query(0, 0, (Condition(1, 0, 9),)), False),
         (Query(0, 0, (Condition(1, 1, 7),)), False),  # two rows
         (Query(0, 0, (Condition(1, 0, 7.0),)), False),  # "7.0" is not what the question says
-        (Query(0, 0, (SEVEN, SEVEN)), False),
-        (Query(0, 0, (SEVEN, EIRE, ANN, ANN)), False),
+        (Query(0, 0, (SEVEN, SEVEN)), False), (Query(0, 0, (SEVEN, EIRE, ANN, ANN)), False),
     ],
-)
+)  # fmt: skip
 def test_a_query_is_in_z_or_it_is_not(query, there):
     question = found()
     places = gold_in_solutions(question, query)

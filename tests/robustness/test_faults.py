@@ -147,13 +147,10 @@ def test_a_second_process_is_refused(bench):
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("train", "flipped bit"),
-        ("evaluate", "truncated"),
-        ("prepare", "lengthened"),
-        ("index", "emptied"),
-        ("build", "deleted"),
+        ("train", "flipped bit"), ("evaluate", "truncated"), ("prepare", "lengthened"),
+        ("index", "emptied"), ("build", "deleted"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_file_is_named_or_not_used(bench, name, damage):
     subject, rng = SUBJECTS[name], random.Random(0)
     folder = bench.copied("prepared", "run", "index", "built")

@@ -216,6 +216,9 @@ def test_what_cannot_be_trained_is_one_line():
             with_reward(kerneled, 1)
     with pytest.raises(InputError, match="--batches.batch-size: expected a multiple of 4"):
         check_batches(MERL(), BatchConfig(batch_size=10, accumulate=2))
+    with pytest.raises(InputError, match="--batches.batch-size: expected a multiple of 40"):
+        check_batches(MERL(held_out=5), BatchConfig(batch_size=10), num_devices=8)
+    check_batches(MERL(), BatchConfig(batch_size=10), num_devices=8)
     with pytest.raises(InputError, match="--batches.packed-tokens: expected none"):
         check_batches(MERL(), BatchConfig(batch_size=10, packed_tokens=64))
     check_batches(MERL(held_out=5), BatchConfig(batch_size=10))

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,8 @@ def test_columns_rows_a_frame_and_a_file_give_one_table(tmp_path):
     assert file.types == ("text", "real", "text", "real")
     frame = pd.DataFrame(COLUMNS)
     sources = [COLUMNS, frame, tmp_path / "cities.csv", map(list, lines), frame.to_dict("records")]
-    for source in sources:
+    polars = SimpleNamespace(get_columns=lambda: [frame[name] for name in frame])
+    for source in (*sources, polars):
         table = to_table(source)
         assert (table.header, table.types, table.rows) == (file.header, file.types, file.rows)
     assert to_table(file) is file

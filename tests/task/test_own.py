@@ -26,7 +26,7 @@ DOCUMENTS = [
     {"question": f"Who lives in {place}?", "answer": person, "text": PAGE.format(person, place)}
     for person, place in zip(PEOPLE, PLACES, strict=True)
 ]
-SMALL = {"windows": WindowConfig(max_tokens=32, stride=8, max_question_tokens=8)}
+SMALL = {"windows": WindowConfig(max_tokens=np.int64(32), stride=8, max_question_tokens=8)}
 
 
 def contents(folder):
@@ -175,8 +175,11 @@ def test_tables_of_one_name_are_all_kept(tmp_path):
     for number, file in enumerate(files):
         file.write_text(f"n\n{number}\n")
     rows = [{"question": "n?", "answer": n, "table": file} for n, file in enumerate(files * 2)]
+    with pytest.raises(InputError, match="example 6: table: expected a dict of columns"):
+        list(TableReader._lines([*map(dict, rows), {"question": "n?", "table": 0.5}], "table"))
     lines = list(TableReader._lines(rows, "table"))
     tables = {x["table"]["id"]: x["table"]["rows"] for x in lines if "table" in x}
+    assert sorted(x["table"]["rows"] for x in lines if "table" in x) == sorted(tables.values())
     assert sorted(tables.values()) == [((0.0,),), ((1.0,),), ((2.0,),)]
     asked = [line for line in lines if "table" not in line]
     assert [tables[line["table_id"]] for line in asked] == [((n,),) for n in (0.0, 1.0, 2.0) * 2]

@@ -60,8 +60,7 @@ class BatchConfig:
         negatives: sampled windows without a mention per item.
         packed_tokens: pack the inputs of a training step into rows of this many tokens; None
             pads every input to its bucket.
-        accumulate: number of micro-batches per training step, computed one after another to save
-            memory.
+        accumulate: micro-batches per training step, one after another to save memory.
     """
 
     batch_size: int = 20

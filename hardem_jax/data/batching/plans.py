@@ -15,6 +15,7 @@ from __future__ import annotations
 import abc
 import bisect
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -125,8 +126,7 @@ class Plan(Sequence[Step], abc.ABC):
 
     Every epoch shuffles the items and batches them by bucket. Items that do not fill a batch move
     up to the next bucket, so an epoch leaves out less than one batch. Packed batches need no
-    buckets; their number of rows is rounded up by at most a sixteenth, so that there are few
-    different shapes.
+    buckets; their number of rows is rounded up by at most a sixteenth, for few different shapes.
 
     ``sizes`` ``[N, 2]`` int are tokens and solutions of each input, ``num_items`` the items of an
     epoch, ``num_devices`` G devices that share a batch. ``negatives`` is k, inputs without a
@@ -251,7 +251,8 @@ def training_batches(
     Rows are ordered item by item. To what `pad` makes, a batch adds ``item``, ``[R]`` int32: the
     index of each row's input, by which a step keeps what it remembers of it. It is `PADDING` for
     padded rows and for sampled negatives, which have no Z and may be in a batch more than once; all
-    others are in an epoch at most once. With ``config.accumulate`` above 1, arrays have an
+    others are in an epoch at most once. Padded rows at the end make parts of one size for all
+    devices of a process. With ``config.accumulate`` above 1, arrays have an
     additional leading axis, one entry per micro-batch. Process ``shard[0]`` of ``shard[1]`` reads
     its part of the items.
     """
@@ -282,6 +283,9 @@ def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[in
 
     def read_part(items: np.ndarray) -> Batch:
         items = np.array_split(items, count)[index]
+        parts = max(1, plan.num_devices // count)  # of as many rows each
+        parts //= math.gcd(parts, items.shape[1])
+        items = np.pad(items, ((0, -len(items) % parts), (0, 0)), constant_values=PADDING)
         rows = [None if i == PADDING else inputs[i] for i in items.reshape(-1)]
         arrays = {**pad(rows, step.num_tokens), "item": _own_items(items, plan.negatives)}
         if config.packed_tokens and step.packed_rows:

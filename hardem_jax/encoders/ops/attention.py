@@ -158,8 +158,7 @@ def attention(
             side. `None` means no limit. The tokens of a segment stand next to each other.
         implementation: a name in the module's table. The device is that of the arrays' mesh, which
             may be a remote one, else JAX's default.
-        recompute: recompute the probabilities in the backward pass instead of storing them, as
-            kernels always do.
+        recompute: compute the probabilities again in the backward pass, as kernels always do.
 
     Returns:
         [B, T, heads, head size] in the dtype of `v`; finite at tokens that see no key.

@@ -2,8 +2,7 @@
 
 The mask of dropout is a hash of (key, element index). Threefry spends about twenty rounds on every
 element, which at attention sizes costs as much as the softmax; two seeds and a row-major index take
-a few integer operations, which XLA fuses into the multiplication. The mask is the same on any
-number of devices.
+a few integer operations, which XLA fuses into the multiplication. It is the same on all devices.
 
 Each operation keeps its inputs (attention: the probabilities too) and recomputes the rest in the
 backward pass. Without them, attention makes a step of BERT slower, and its memory at least a

@@ -127,8 +127,7 @@ class EquationRules:
             >>> EquationRules().lone_slots(np.array([SPECIAL, PASSAGE, QUESTION])).tolist()
             [False, True, True]
         """
-        text = self._text(kinds) & self.lone_text
-        return text | (self._special(kinds) & self.lone_special)
+        return (self._text(kinds) & self.lone_text) | (self._special(kinds) & self.lone_special)
 
     def is_product(self, o1: Any, o2: Any) -> Any:
         """Whether a pair with these operators multiplies, elementwise for arrays.

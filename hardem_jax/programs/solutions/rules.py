@@ -91,8 +91,7 @@ class ProgramRules:
         row_numbers: allow the row number as a field.
         redundant: allow links and modifiers that change nothing, see above.
         max_links: 0 to 2.
-        max_pairs: bounds time and memory: a question with more pairs of links has programs with at
-            most one link.
+        max_pairs: bounds time and memory: with more pairs of links, programs have at most one link.
         cap: a larger Z is cut to a uniform sample of this many programs; None keeps all.
     """
 

@@ -53,8 +53,7 @@ from hardem_jax.tables.table import (
 class Column:
     """A column as the official engine reads it, of type "text" or "real".
 
-    ``cells`` are as SQLite stores them; ``rows_by_value``, ``not_null`` and ``nulls`` are row
-    masks.
+    ``cells`` are as SQLite stores them; ``rows_by_value`` and the others are row masks.
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):

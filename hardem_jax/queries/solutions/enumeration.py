@@ -7,8 +7,7 @@ only the matching queries are written out.
 
 Z is ordered by number of conditions, selected column, aggregator, and then by the first, second
 and third condition, each by column, operator, first word and last word; "first-only" takes its
-first query. Conditions within a query are sorted in the same way, so that each set of conditions
-is one query.
+first query. Conditions within a query are sorted in the same way, so each set is one query.
 
 `AnswerTest` tells whether single queries are in Z, without enumerating it.
 """
@@ -38,6 +37,8 @@ from hardem_jax.queries.solutions.types import (
 from hardem_jax.queries.solutions.values import in_lower_case
 from hardem_jax.tables.table import Cell, Table, masks_to_matrix, plain_cell, split_words
 
+# Longer results are hardly ever the same, and remembering them takes gigabytes.
+_MAX_KEY = 64
 # Limits a temporary array to 8 MiB of float64.
 _MAX_ELEMENTS = 2**20
 
@@ -162,8 +163,7 @@ class AnswerTest:
     Attributes:
         conditions: ``[M, 4]`` int16, every condition of Z_tot: column, operator, first and last
             word. They do not depend on the answer.
-        heads: ``[S, 6]`` bool, selected columns and aggregators that the rules allow over several
-            rows.
+        heads: ``[S, 6]`` bool, columns and aggregators that the rules allow over several rows.
 
     Example:
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
@@ -258,12 +258,15 @@ def _valid(
 def _matching(
     table: TypedTable, masks: Sequence[int], match: Callable[[list[Cell]], bool]
 ) -> np.ndarray:
-    """``[M, S, 6]`` bool: whether results match; ``match`` is asked once about each."""
+    """``[M, S, 6]`` bool: whether results match; ``match`` is asked once about each short one."""
     known: dict[tuple[tuple[type, Cell], ...], bool] = {}
     valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     for place in itertools.product(*map(range, valid.shape)):
         m, s, aggregator = place
         if (result := table.columns[s].result(aggregator, masks[m])) is not None:
+            if len(result) > _MAX_KEY:
+                valid[place] = match(result)
+                continue
             # With types: 1 and 1.0 are equal, but `match` may compare them as text.
             key = tuple((type(cell), cell) for cell in result)
             if key not in known:
@@ -325,8 +328,7 @@ def _decide_sums(table: TypedTable, masks: Sequence[int], cell: Cell, heads: np.
                     far = (counts == 0) | (np.abs(values - target) > rounding)
                 heads[start : start + step, :, aggregator] &= ~far
     for m, s, place in np.argwhere(heads[..., SUM:]).tolist():
-        result = table.columns[s].result(SUM + place, masks[m])
-        heads[m, s, SUM + place] = result == [cell]
+        heads[m, s, SUM + place] = table.columns[s].result(SUM + place, masks[m]) == [cell]
 
 
 def _as_float(cell: Cell) -> float:

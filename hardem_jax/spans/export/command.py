@@ -24,7 +24,7 @@ from hardem_jax.settings import from_json
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.run_progress import read_metrics
 from hardem_jax.version import __version__
-from hardem_jax.words import LETTERS_ALONE, NUMBER_SEPARATORS
+from hardem_jax.words import LETTERS_ALONE, NUMBER_SEPARATORS, PARTED
 
 #: Split, which of its questions, options of the evaluation, metric, score in percent.
 Row = tuple[str, str, str, str, str]
@@ -144,6 +144,7 @@ class Export:
             window=window,
             letters_alone=LETTERS_ALONE.encode("unicode_escape").decode(),
             number_separators=NUMBER_SEPARATORS.encode("unicode_escape").decode(),
+            parted=PARTED.replace("，", "\\uff0c"),
             choices=" ".join(windows.choices),
         )
         scores = list(_scores(self.run_dir, used, checkpoint))

@@ -125,8 +125,7 @@ def read_triviaqa_questions(
     Args:
         qa_file: as for `read_triviaqa`; TriviaQA-open uses those of the unfiltered release.
         skips: counts what is left out, by question id: no id, empty question, no word left after
-            normalisation, no answer given. Warning, with the question kept: a repeated question
-            id.
+            normalisation, no answer given. Warning, with the question kept: a repeated id.
         require_answers: as for `read_triviaqa`.
 
     Raises:

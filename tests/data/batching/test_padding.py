@@ -150,6 +150,22 @@ def plan_of_windows(num_steps=11, **config):
     )
 
 
+@pytest.mark.parametrize(
+    ("negatives", "count", "devices", "rows"), [(0, 1, 4, 8), (1, 1, 8, 16), (0, 2, 8, 4)]
+)
+def test_batches_are_filled_up_to_equal_parts_for_the_devices(negatives, count, devices, rows):
+    config = {"batch_size": 6, "negatives": negatives}
+    [expected] = training_batches(WINDOWS, plan_of_windows(1, **config), pad=PAD)
+    steps, found = plan_of_windows(1, num_devices=devices, **config), []
+    for index in range(count):
+        [batch] = training_batches(WINDOWS, steps, pad=PAD, shard=(index, count))
+        real = 6 * (1 + negatives) // count
+        assert len(batch.ids) == rows and not batch.arrays["row_where"][real:].any()
+        found.append({name: x[:real] for name, x in batch.arrays.items()})
+    for name, x in expected.arrays.items():
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in found]), x)
+
+
 def test_training_batches_resume_at_any_step():
     data = training_batches(WINDOWS, plan_of_windows(), pad=PAD)
     everything = list(data)

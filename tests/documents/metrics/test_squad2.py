@@ -12,17 +12,14 @@ from tests import official_scripts
 @pytest.mark.parametrize(
     ("prediction", "golds", "exact", "f1"),
     [
-        ("", [""], 1, 1),
-        ("", [], 1, 1),
+        ("", [""], 1, 1), ("", [], 1, 1),
         ("the", [""], 1, 1),  # nothing but an article
-        ("Rome", [""], 0, 0),
-        ("", ["Rome"], 0, 0),
-        ("the Rome!", ["Oslo", "Rome"], 1, 1),
+        ("Rome", [""], 0, 0), ("", ["Rome"], 0, 0), ("the Rome!", ["Oslo", "Rome"], 1, 1),
         ("in Rome", ["Rome"], 0, 2 / 3),
         ("", ["the", "Rome"], 0, 0),  # a gold without words is passed over
         ("a", ["the"], 1, 1),  # unless there is no other
     ],
-)
+)  # fmt: skip
 def test_values(prediction, golds, exact, f1):
     assert squad2.exact_match(prediction, golds) == exact
     assert squad2.f1(prediction, golds) == pytest.approx(f1)

@@ -99,23 +99,16 @@ def test_places_are_those_of_the_number_alone():
     [
         ("between two hundred and three hundred", [200, 300]),
         ("two thousand and three thousand", [2000, 3000]),
-        ("one hundred and two thousand", [102_000]),
-        ("two and three", [2, 3]),
-        ("twenty and three", [20, 3]),
-        ("one two three", [1, 2, 3]),
-        ("twenty eleven", [20, 11]),
-        ("twenty zero", [20, 0]),
-        ("a hundred, a thousand", [100, 1000]),
+        ("one hundred and two thousand", [102_000]), ("two and three", [2, 3]),
+        ("twenty and three", [20, 3]), ("one two three", [1, 2, 3]), ("twenty eleven", [20, 11]),
+        ("twenty zero", [20, 0]), ("a hundred, a thousand", [100, 1000]),
         ("nineteen hundred and five", [1905]),
         ("two million five hundred thousand and six", [2_500_006]),
-        ("two thousand million", [2000, 1_000_000]),
-        ("one thousand two thousand", [1000, 2000]),
-        ("two thousand three hundred", [2300]),
-        ("thirty hundred", [30, 100]),
-        ("one hundred and", [100]),
-        ("five hundredth", []),
+        ("two thousand million", [2000, 1_000_000]), ("one thousand two thousand", [1000, 2000]),
+        ("two thousand three hundred", [2300]), ("thirty hundred", [30, 100]),
+        ("one hundred and", [100]), ("five hundredth", []),
     ],
-)
+)  # fmt: skip
 def test_compounds(text, expected):
     assert values(text, words="all") == expected
 

@@ -38,32 +38,22 @@ def conditions(question, table=RIDERS, **rules):
 @pytest.mark.parametrize(
     ("question", "condition", "rows"),
     [
-        ("where is ann?", "name contains 'ann'", [0]),
-        ("where is ann?", "name.first = 'ann'", [0]),
+        ("where is ann?", "name contains 'ann'", [0]), ("where is ann?", "name.first = 'ann'", [0]),
         ("is di beyonce there?", "name = 'di beyonce'", [2]),
         ("is cy there?", "name.item = 'cy'", [1]),
         ("which Russian?", "name.second = 'russia'", [0]),
-        ("who was a winner?", "note = 'win'", [2]),
-        ("who came 3rd?", "note = '3'", [3]),
-        ("five?", "size.number = 5", [0]),
-        ("5?", "size.number > 5", [1, 2]),
-        ("1,990?", "size.number >= 1990", [1, 2]),
-        ("2.5 million?", "size.number = 2500000", [2]),
-        ("one million?", "size.number < 1000000", [0, 1]),
-        ("6km?", "size.number < 6", [0]),
-        ("in 1990?", "when.year = 1990", [0]),
-        ("in 1990?", "when.year > 1990", [1]),
-        ("in july?", "when.month = 7", [1]),
-        ("may 3, 1990?", "when.date > 726590", [1]),
-        ("2:05?", "note.time = 125", [1]),
-        ("over two minutes?", "note.time > 120", [1]),
-        ("many bos?", "name.first = 'bo'", [1]),
-        ("which is second?", "row number = 2", [1]),
-        ("the total?", "name = 'total'", [3]),
-        ("", "when empty", [2]),
+        ("who was a winner?", "note = 'win'", [2]), ("who came 3rd?", "note = '3'", [3]),
+        ("five?", "size.number = 5", [0]), ("5?", "size.number > 5", [1, 2]),
+        ("1,990?", "size.number >= 1990", [1, 2]), ("2.5 million?", "size.number = 2500000", [2]),
+        ("one million?", "size.number < 1000000", [0, 1]), ("6km?", "size.number < 6", [0]),
+        ("in 1990?", "when.year = 1990", [0]), ("in 1990?", "when.year > 1990", [1]),
+        ("in july?", "when.month = 7", [1]), ("may 3, 1990?", "when.date > 726590", [1]),
+        ("2:05?", "note.time = 125", [1]), ("over two minutes?", "note.time > 120", [1]),
+        ("many bos?", "name.first = 'bo'", [1]), ("which is second?", "row number = 2", [1]),
+        ("the total?", "name = 'total'", [3]), ("", "when empty", [2]),
         ("", "when not empty", [0, 1]),
     ],
-)
+)  # fmt: skip
 def test_what_a_span_means(question, condition, rows):
     assert conditions(question).get(condition, []) == rows
 

@@ -123,17 +123,14 @@ def test_vectors_of_the_official_engine(shared_dir):
     ("kind", "cells", "aggregator", "expected"),
     [
         ("text", ["3", "5"], SUM, 8),  # integers, since each of the texts is one
-        ("text", ["3 km", "about 5"], SUM, 3.0),
-        ("text", ["3", None, "4"], AVG, 7 / 2),
-        ("text", ["b", "é", "a"], MAX, "é"),
-        ("real", [9.0, "n/a", None], MAX, "n/a"),
+        ("text", ["3 km", "about 5"], SUM, 3.0), ("text", ["3", None, "4"], AVG, 7 / 2),
+        ("text", ["b", "é", "a"], MAX, "é"), ("real", [9.0, "n/a", None], MAX, "n/a"),
         ("real", ["12", 3], SUM, 15.0),  # stored as numbers
         ("text", [12.0, 3], MIN, "12.0"),  # stored as text
-        ("real", [None], AVG, None),
-        ("real", [math.inf, -math.inf], SUM, None),
+        ("real", [None], AVG, None), ("real", [math.inf, -math.inf], SUM, None),
         ("real", [math.nan], COUNT, 0),  # NaN is NULL
     ],
-)
+)  # fmt: skip
 def test_aggregates(kind, cells, aggregator, expected):
     [found] = both(column_of(kind, *cells), Query(0, aggregator))
     assert found == expected and type(found) is type(expected)
@@ -142,21 +139,17 @@ def test_aggregates(kind, cells, aggregator, expected):
 @pytest.mark.parametrize(
     ("kind", "cells", "operator", "value", "expected"),
     [
-        ("text", ["Ann", "Bo"], EQUAL, "aNN", ["ann"]),
-        ("real", [-0.0, 1.0], EQUAL, 0, [0.0]),
-        ("text", ["7", "7.0"], EQUAL, 7, ["7"]),
-        ("text", ["10", "9", None], ABOVE, "5", ["9"]),
-        ("real", [1234.0], EQUAL, "1,234", [1234.0]),
-        ("real", [12.0], EQUAL, "1,2", [12.0]),
+        ("text", ["Ann", "Bo"], EQUAL, "aNN", ["ann"]), ("real", [-0.0, 1.0], EQUAL, 0, [0.0]),
+        ("text", ["7", "7.0"], EQUAL, 7, ["7"]), ("text", ["10", "9", None], ABOVE, "5", ["9"]),
+        ("real", [1234.0], EQUAL, "1,234", [1234.0]), ("real", [12.0], EQUAL, "1,2", [12.0]),
         ("real", [1000.0], EQUAL, "1e3", [1000.0]),
         ("real", [-2.0, 2.0], EQUAL, "-2 m", [2.0]),  # the second alternative has no sign
         ("real", [-2.5, 2.5], EQUAL, "-2.5 m", [-2.5]),
         ("real", [96.0, 97.0], ABOVE, "no. 96", [97.0]),
         ("real", [1.0, "n/a", None], ABOVE, 5, ["n/a"]),
-        ("real", [float(2**53)], EQUAL, 2**53 + 1, []),
-        ("real", [1.0], ABOVE, "nan", []),
+        ("real", [float(2**53)], EQUAL, 2**53 + 1, []), ("real", [1.0], ABOVE, "nan", []),
     ],
-)
+)  # fmt: skip
 def test_conditions(kind, cells, operator, value, expected):
     query = Query(0, NONE, (Condition(0, operator, value),))
     assert both(column_of(kind, *cells), query) == expected
