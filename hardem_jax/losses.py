@@ -428,8 +428,7 @@ def check_log_probs(
     Undetected are duplicates that sum to less and a softmax over Z alone, whose rows sum to 1.
 
     Args:
-        tolerance: by how much a probability, or a row's sum, may exceed 1; the default allows for
-            log-probs in bfloat16.
+        tolerance: by how much a probability or a row's sum may exceed 1, by default for bfloat16.
         others: as in `hard_em_loss`.
 
     Raises:

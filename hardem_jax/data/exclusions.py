@@ -143,8 +143,7 @@ def reasons(left_out: Iterable[tuple[str, str]], kept: Container[str]) -> dict[s
 
     Args:
         left_out: (id, reason), as in `ExclusionCounts`. If an id has several reasons, the choice
-            among them does not depend on their order. A question without an id is listed under its
-            place in the file.
+            among them does not depend on their order. One without an id is listed by its place.
         kept: ids of the questions that are used; one that occurs again in the file is.
 
     Example:

@@ -51,8 +51,7 @@ class PlantedConfig:
             in Z as often as the true one and the question identifies it as well; at 0 verbs of
             decoys are independent of the question.
         missing: share of training questions without the true mention in Z; the decoys stay.
-        first: probability that the true mention is the first of Z (both splits); None leaves it to
-            chance, 1 / |Z|.
+        first: probability that the true mention is the first of Z (both splits); None: 1 / |Z|.
         noise: share of training questions whose answer, and with it Z, is that of another question
             about the document. Their ``true_mention`` remains that of the question asked.
         seed: random seed.

@@ -1,7 +1,6 @@
 """The reader of DPR (Karpukhin et al., 2020): BERT's encoder below other names.
 
-It gives every token the first token type, whatever the input says: both rows of the table get the
-first one's weights.
+It gives every token the first token type: both rows of the table get the first one's weights.
 """
 
 from __future__ import annotations

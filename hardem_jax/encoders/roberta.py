@@ -52,8 +52,7 @@ class RobertaConfig(BertConfig):
 class Roberta(Bert):
     """RoBERTa encoder: BERT's layers, with positions that start at `pad_token_id + 1`.
 
-    Arguments are those of `Bert`. Published checkpoints have one token type: they ignore
-    `token_type_ids`.
+    Arguments are those of `Bert`. Published ones ignore `token_type_ids`.
 
     Example:
         >>> import jax.numpy as jnp

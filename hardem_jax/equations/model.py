@@ -33,8 +33,7 @@ class EquationTagger(nnx.Module):
         num_special: |S|, special numbers that every question has; may be 0.
         no_tag_bias: initial bias of both heads towards NONE. At 0 the heads are matrices without
             bias, W1 and W2 of the paper, and at the start each number is an operand with
-            probability 3/4; the loss then falls for hundreds of steps without telling one number
-            from another.
+            probability 3/4; the loss falls for hundreds of steps without telling numbers apart.
         rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT.
         product_over: positions whose tag probabilities are multiplied to give P(z | x). With
             "tokens", the paper's formula, these are all real tokens, and every token without a

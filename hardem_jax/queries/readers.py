@@ -51,8 +51,7 @@ def read_wikisql(
             different lengths, by its own id.
 
     Raises:
-        InputError: a file is missing or not in this layout, a value has the wrong type, or two
-            tables have one id.
+        InputError: a file is missing or not in this layout, or two tables have one id.
 
     Example:
         >>> import json, tempfile

@@ -52,8 +52,7 @@ class TableSolver(Solver):
 
     @abc.abstractmethod
     def solve(self, example: Any) -> tuple[Any, str]:
-        """The question with its Z, and why it is left out, if so. `InputError`: it is beyond what Z
-        can hold."""
+        """The question with its Z, and why it is left out. `InputError`: beyond what Z can hold."""
 
     @staticmethod
     @abc.abstractmethod

@@ -31,8 +31,7 @@ def to_table(source: Any) -> Table:
     a file, a column with a whole number beyond 64 bits is text. An index with a name is a column.
 
     Raises:
-        InputError: columns of different lengths, more cells than names, no column at all, or a file
-            that cannot be read.
+        InputError: columns of different lengths, more cells than names, no column, a broken file.
         TypeError: something else, also in a cell.
 
     Example:

@@ -384,8 +384,7 @@ def visit_metrics(
         several (windows overlap) the most likely counts. ``z_changed``, the share of rows with
         several solutions, seen before, whose most likely z is not that of the last visit; in a
         group, of the last visit of the window that it is in. Each is a `Mean`, with a count of 0
-        where there is no such row, and then missing from the log. ``memory``, the ``best_z`` to
-        remember.
+        where there is no such row, and then missing from the log. ``memory``: the new ``best_z``.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([[0.2, 0.5], [0.6, 0.3]]))

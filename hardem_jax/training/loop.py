@@ -127,8 +127,7 @@ def train(
         config: see `LoopConfig`.
         directory: the run's folder: `last/`, `best/`, `metrics.jsonl`; locked during the run.
         mesh: defaults to all devices.
-        fingerprint: settings by name besides those of `config` and `optimizer`; a run cannot be
-            resumed with others.
+        fingerprint: settings besides `config` and `optimizer`; a run is not resumed with others.
         accumulate: micro-batches k of a step; above 1, arrays of a batch are `[k, R, ...]`.
         memory: what a loss with a memory (`TrainState.memory`) knows about each training input
             before the first step; batches then have the entry `item`.

@@ -54,8 +54,7 @@ def init_state(
 
     Arguments are the same on every host. It is initialised on the devices, none of which ever holds
     more than its shard. The arrays are copies, because the training step donates its state and must
-    not delete the caller's `params`. They have no weak types, so that the first and second step
-    share one compilation.
+    not delete the caller's `params`. They have no weak types, so that all steps share a program.
     """
 
     def init(params: Any, memory: Mapping[str, Any]) -> TrainState:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import abc
 import bisect
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,14 +194,28 @@ class Plan(Sequence[Step], abc.ABC):
         epoch, index = divmod(int(step), self.steps_per_epoch)
         cached_epoch, batches = self._cached
         if cached_epoch != epoch:
-            rng = np.random.default_rng((self._seed, epoch))
-            items = self.draw(rng)
-            epoch_steps = self._packed if self.config.packed_tokens else self._bucketed
-            batches = list(epoch_steps(items, self._item_lengths(items)))
-            batches = [batches[i] for i in rng.permutation(len(batches))]
+            batches = self._epoch(epoch)
             # A single tuple, assigned atomically: prefetching threads may read it meanwhile.
             self._cached = (epoch, batches)
         return batches[index]
+
+    def _epoch(self, epoch: int) -> list[Step]:
+        rng = np.random.default_rng((self._seed, epoch))
+        items = self.draw(rng)
+        epoch_steps = self._packed if self.config.packed_tokens else self._bucketed
+        batches = list(epoch_steps(items, self._item_lengths(items)))
+        if epoch and self.config.packed_tokens:
+            batches = [dataclasses.replace(x, packed_rows=self._compiled(x)) for x in batches]
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+    @functools.cached_property
+    def _first_rows(self) -> list[int]:
+        return sorted({step.packed_rows or 0 for step in self._epoch(0)})
+
+    def _compiled(self, step: Step) -> int:
+        """The least rows of the first epoch, whose programs are compiled, that hold a step's."""
+        rows = step.packed_rows or 0
+        return next((n for n in self._first_rows if n >= rows), rows)
 
     def _item_lengths(self, items: np.ndarray) -> np.ndarray:
         return np.where(items == PADDING, 0, self._lengths[items])

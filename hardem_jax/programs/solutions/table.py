@@ -99,8 +99,7 @@ class ProgramTable:
     """A table with the fields that programs use, by code.
 
     A part that some cell of a column has makes a field, except "item" and "count" where no cell
-    has two items, "first" where none has a "second", and parts with the same values in all rows as
-    an earlier part.
+    has two items, "first" where none has a "second", and parts that equal an earlier one.
 
     A total row is one whose first text is "total", "average", "career" or the like, or begins or
     ends with "total" and has at most three words. If most rows were totals, none is. The

@@ -219,7 +219,7 @@ def test_rows_know_their_input_unless_it_is_padding_or_a_negative(config):
         assert (example.arrays["item"] == -1).all()
 
 
-@pytest.mark.parametrize("config", [{}, {"packed_tokens": 32, "batch_size": 2}])
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 32, "batch_size": 4}])
 def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
     steps = plan_of_windows(**config)
     epoch = [steps[i] for i in range(steps.steps_per_epoch)]
@@ -233,6 +233,9 @@ def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
         assert example["token_ids"].shape[0] == 2 * steps.config.batch_size
         assert not example["row_where"].any() and not example["where"].any()
     assert found == sorted(shapes, reverse=True)  # what does not fit fails first
+    rows = {rows for rows, _ in shapes}  # later epochs have the same, but for larger ones
+    later = [step.packed_rows or 0 for step in plan_of_windows(500, **config)]
+    assert {n for n in later if n <= max(rows)} == rows
     assert len(example_batches(plan_of_windows(num_steps=1, **config), pad=PAD)) == 1
     first = next(iter(training_batches(WINDOWS, steps, pad=PAD))).arrays
     assert any({k: np.shape(v) for k, v in first.items()} == {k: np.shape(v) for k, v in e.items()}
