@@ -104,7 +104,7 @@ def plain_value(value: Cell) -> Cell:
         return None
     if isinstance(value, str):
         text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
-        number = text.replace("\u2212", "-")  # the minus sign
+        number = f"-{text[1:]}" if text[:1] in ("\u2212", "\u2013") else text  # minus, en dash
         if not NUMBER.fullmatch(number):
             return text
         value = number.replace(",", "")

@@ -25,7 +25,7 @@ from hardem_jax.tables.table import Cell
 Weight = TypeVar("Weight")
 EQUAL, ABOVE, BELOW = (OPERATORS.index(operator) for operator in "=><")
 
-NUMBER = re.compile(r"[-+]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?|[-+]?\.[0-9]+")
+NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{2,3})*,\d{3})(?:\.\d+)?|\.\d+)", re.ASCII)
 # The longest numbers of a text: "1,000.5" is one, "1996,1997" is two.
 _DIGITS = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
 _PART = re.compile(r"[0-9]+|[.,]")
