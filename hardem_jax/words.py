@@ -186,7 +186,7 @@ def cuts_number(text: str, start: int, end: int) -> bool:
         and text[place + 1].isdigit()
         and not any(
             match.start() <= place < match.end()
-            for match in _PARTED.finditer(text, max(0, place - 9), place + 9)
+            for match in _PARTED.finditer(text, max(0, place - 12), place + 12)
         )
         for place in (start - 1, end)
     )

@@ -257,7 +257,7 @@ class Architecture:
         class_name, reader_class_name: in transformers, of the latter with span scores on top.
         config_keys: field of the configuration -> key of ``config.json``.
         optional: fields whose key a ``config.json`` may lack.
-        required_values: key of ``config.json`` -> the only value supported, also if absent.
+        required_values: key of ``config.json`` -> the only value supported, and the default.
         published: maps a ``config.json`` of a newer transformers to the keys in `config_keys`.
         adapt: what has to change in parameters by path, once they are read.
     """

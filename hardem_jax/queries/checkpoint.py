@@ -79,7 +79,7 @@ def load_sqlova(
         A `SQLova` in float32 whose logits are the original's.
 
     Raises:
-        InputError: a file cannot be read, or does not fit; the message lists all such weights.
+        InputError: a file cannot be read, or weights do not fit; the message lists them all.
 
     Example:
         >>> from hardem_jax.encoders.bert import BertConfig

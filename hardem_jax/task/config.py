@@ -21,7 +21,7 @@ class EncoderConfig:
         scan_layers: compile one layer and loop over it, to save compile time.
         attention: its implementation: XLA, a kernel for GPUs or TPUs, or (auto) the kernel of the
             device if there is no attention dropout, else XLA.
-        attention_dropout: on attention probabilities; None for the checkpoint's. Kernels need 0.
+        attention_dropout: on probabilities; None for the checkpoint's rate. Kernels train with 0.
         ignore: heads of a fine-tuned checkpoint to leave out, such as "qa_outputs" or "classifier".
     """
 

@@ -102,7 +102,7 @@ class NumberConfig:
     Attributes:
         commas: "1,000" is one number.
         decimals: "2.5" is one number.
-        percent: "number" reads "55%" and "55 percent" as 55, "hundredth" as 0.55; "skip" neither.
+        percent: "number" reads "55%" and "55 percent" as 55, "hundredth" as 0.55; "skip" drops it.
         currency: numbers after a currency sign count.
         hyphenated: numbers joined to a word or another number by a hyphen count.
         glued: digits directly followed by letters ("10km") count, unless they are ordinals.
