@@ -280,8 +280,7 @@ class EquationDistribution:
         size = num_slots * NUM_OPERATORS
         first = n1 * NUM_OPERATORS + o1 - PLUS
         second = n2 * NUM_OPERATORS + o2 - PLUS
-        operators = (o1 >= PLUS) & (o1 <= PERCENT)
-        slots = (n1 >= 0) & (n1 < num_slots) & operators
+        slots = (n1 >= 0) & (n1 < num_slots) & (o1 >= PLUS) & (o1 <= PERCENT)
         is_pair = slots & (n2 > n1) & (n2 < num_slots) & (o2 >= PLUS) & (o2 <= PERCENT)
         is_lone = slots & (n2 < 0) & (o2 == NONE)
         in_pairs = gather(self.pairs, jnp.where(is_pair, first * size + second, -1), fill=False)
@@ -358,8 +357,7 @@ class AbilityDistribution:
             equations: ``[B, Z, 4]`` int; counts are the rows with operator COUNT.
 
         Returns:
-            ``[B, Z]`` float32; -inf where an operand is not a number of the table, or a count is
-            outside the model's range.
+            ``[B, Z]`` float32; -inf for operands that are no numbers of the table and large counts.
         """
         is_count = equations[..., 1] == COUNT
         counts = gather(self.counts, jnp.where(is_count, equations[..., 0], 0))

@@ -34,32 +34,41 @@ class NumericInput:
     """What every model reads of a question: the numbers that were not cut, and the Z they leave."""
 
     id: str
-    number_tokens: np.ndarray  # [M] int32, where each number of the text begins; -1 if it was cut
-    kinds: np.ndarray  # [S + M] int8, of all numbers; -1 if it was cut
+    slots: np.ndarray  # [S + M] int32, of these numbers among all of the question
+    number_tokens: np.ndarray  # [M] int32, where each number of the text begins
+    kinds: np.ndarray  # [S + M] int8
     equations: np.ndarray  # [Z, 4] int32
     true_equation: int  # index among them or -1
 
     @classmethod
     def of(
-        cls, question: NumericQuestion, tokens: np.ndarray, kept: np.ndarray, **read: Any
+        cls, question: NumericQuestion, tokens: np.ndarray, kept: np.ndarray, **texts: Any
     ) -> Self:
-        """The input of a question whose M numbers begin at ``tokens`` if they are ``kept``."""
-        num_special = len(question.kinds) - len(kept)
-        slots = np.append(np.concatenate([np.ones(num_special, bool), kept]), True)
-        n1, o1, n2, _ = question.equations.T
-        # Slot -1, of lone numbers, is the True at the end; a count's first column is not a slot.
-        remain = slots[np.where(o1 == COUNT, -1, n1)] & slots[n2]
+        """The input of a question whose numbers begin at ``tokens`` if they are ``kept``."""
+        read = np.concatenate([np.ones(len(question.kinds) - len(kept), bool), kept])
+        slots = np.flatnonzero(read)
+        equations = at_slots(question.equations, np.where(read, np.cumsum(read) - 1, -2))
+        remain = np.all(equations > -2, axis=1)
         true = question.true_equation
         if true >= 0:
             true = int(remain[:true].sum()) if remain[true] else -1
         return cls(
             id=question.id,
-            number_tokens=np.where(kept, tokens, -1).astype(np.int32),
-            kinds=np.where(slots[:-1], question.kinds, -1).astype(np.int8),
-            equations=question.equations[remain],
+            slots=slots.astype(np.int32),
+            number_tokens=tokens[kept].astype(np.int32),
+            kinds=question.kinds[slots],
+            equations=equations[remain],
             true_equation=true,
-            **read,
+            **texts,
         )
+
+
+def at_slots(equations: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """``[Z, 4]`` int32 over other numbers: n becomes ``slots[n]``."""
+    n1, o1, n2, o2 = equations.T
+    slots = np.append(slots, -1)  # that of lone numbers
+    first = np.where(o1 == COUNT, n1, slots[np.where(o1 == COUNT, -1, n1)])
+    return np.stack([first, o1, slots[n2], o2], axis=1).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +84,7 @@ X = TypeVar("X", bound=NumericInput)
 
 class NumericInputs(list[X]):
     """Inputs of a model, by index; ``sizes`` ``[N, 2]`` int32 are lengths and solutions of each,
-    ``num_numbers`` the most numbers of any text."""
+    ``num_numbers`` the most numbers read of any text."""
 
     def __init__(self, inputs: Sequence[X], lengths: Sequence[int]):
         if not inputs:
@@ -180,8 +189,8 @@ def pad_equations(
             continue
         count = len(item.number_tokens)
         kept = fitting(item.id, len(item.equations), num_solutions)
-        batch["number_tokens"][row, :count] = np.maximum(item.number_tokens, 0)
-        batch["numbers_where"][row, :count] = item.number_tokens >= 0
+        batch["number_tokens"][row, :count] = item.number_tokens
+        batch["numbers_where"][row, :count] = True
         batch["kinds"][row, : len(item.kinds)] = item.kinds
         batch["solutions"][row, : len(kept)] = item.equations[kept]
         batch["solutions_where"][row, : len(kept)] = True

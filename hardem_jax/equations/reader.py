@@ -72,7 +72,7 @@ class NumberReader(AnswerReader[str, NumberAnswer]):
         found: list[list[NumberAnswer]] = [[] for _ in questions]
         for index, reading in self._read(inputs):
             question = questions[index]
-            cut = int(np.count_nonzero(inputs[index].kinds < 0))
+            cut = len(question.kinds) - len(inputs[index].kinds)
             lost = f"text too long for the model; {cut} number{'s' * (cut > 1)} left out"
             if not len(reading.equations):
                 problem = "expected numbers to calculate with, found none"

@@ -72,8 +72,7 @@ def read_drop(
             the question kept: passage cut; passage without numbers; question id that occurred
             before (the official files repeat questions, some with the answers of their annotators
             in another order, and the official evaluator counts each).
-        max_words: passages are cut after this many words (Min et al., 2019, section 5.2); None for
-            whole passages.
+        max_words: passages are cut after so many words (Min et al., 2019, section 5.2) unless None.
         numbers: what counts as a number in the text, for the warnings.
 
     Raises:

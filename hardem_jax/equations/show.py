@@ -11,6 +11,7 @@ import numpy as np
 from hardem_jax.data.batching.padding import fitting
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample, NumericQuestion
+from hardem_jax.equations.inputs import at_slots
 from hardem_jax.equations.readers import cut_after_words
 from hardem_jax.equations.records import numeric_question, to_numeric_question
 from hardem_jax.equations.solutions.enumeration import answer_value, format_number
@@ -220,7 +221,8 @@ def views(
 
 def _view(task: Any, question: NumericQuestion, read: Any, reading: Any) -> View:
     # Those that the model reads in full and that its row has room for.
-    rows = read.equations[fitting(read.id, len(read.equations), len(reading.solutions))]
+    kept = fitting(read.id, len(read.equations), len(reading.solutions))
+    rows = at_slots(read.equations[kept], read.slots)
     found = len(reading.equations) > 0
     best = _numbers(reading.equations[0], question, task.rules) if found else ()
     return View(

@@ -20,10 +20,11 @@ from hardem_jax.equations import metrics as drop
 from hardem_jax.equations.config import EquationInference, NAQANetModelConfig, TaggerConfig
 from hardem_jax.equations.distribution import AbilityDistribution
 from hardem_jax.equations.examples import NumericQuestion
+from hardem_jax.equations.inputs import at_slots
 from hardem_jax.equations.models import NAQANetModel, NumericQuestions, TaggerModel
 from hardem_jax.equations.solutions.enumeration import execute_equation, format_number
 from hardem_jax.equations.solutions.numbers import NumberConfig
-from hardem_jax.equations.solutions.rules import MINUS, PERCENT, PLUS, EquationRules
+from hardem_jax.equations.solutions.rules import MINUS, NONE, PERCENT, PLUS, EquationRules
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.task.base import (
@@ -60,7 +61,7 @@ class EquationReading:
     Attributes:
         equations: ``[K, 4]`` int32, the most likely of Z_tot, best first; none if it is empty.
         log_probs: ``[K]`` float32, their log P(z | x).
-        tags: ``[N]`` int32, the most likely tag of every number.
+        tags: ``[N]`` int32, the most likely tag of every number up to the last one read.
         count: the most likely count if the model likes counting better than equations, else -1.
         solutions: ``[Z]`` float32, log P(z | x) of Z, in its order.
         true_solution: index of the true equation in Z, -1 if unknown.
@@ -131,12 +132,13 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
     def reading(
         self, inputs: Any, index: int, out: Mapping[str, Any], entries: Mapping[str, Any]
     ) -> EquationReading:
-        del inputs, index
-        possible = np.isfinite(out["log_probs"])
+        read, possible = inputs[index], np.isfinite(out["log_probs"])
+        tags = np.full(read.slots.max(initial=-1) + 1, NONE)
+        tags[read.slots] = out["tags"][: len(read.slots)]
         return EquationReading(
-            equations=out["equations"][possible],
+            equations=at_slots(out["equations"][possible], read.slots),
             log_probs=out["log_probs"][possible],
-            tags=out["tags"],
+            tags=tags,
             count=int(out["count"]),
             solutions=out["solutions"][entries["solutions_where"]],
             true_solution=int(entries["true_solution"]),
@@ -233,10 +235,9 @@ def _decode_tags(found: Any) -> dict[str, Array]:
 
 
 def _sum_of_tags(values: np.ndarray, tags: np.ndarray) -> float:
-    tags = tags[: len(values)]
     factor = np.select([tags == PLUS, tags == MINUS, tags == PERCENT], [1.0, -1.0, 0.01], 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.sum(factor * values))
+        return float(np.sum(factor * values[: len(tags)]))
 
 
 TASK = EquationTask

@@ -13,6 +13,7 @@ from hardem_jax.equations.inputs import (
     EquationInput,
     NumericInput,
     TaggerInputs,
+    at_slots,
     pad_equations,
     pad_inputs,
 )
@@ -102,11 +103,13 @@ def test_numbers_beyond_the_cut_disappear_with_their_equations(tokenizer, room, 
     found = inputs_of(tokenizer, asked, max_tokens=limit, max_question_tokens=3)[0]
     assert len(found.token_ids) == limit
     where = np.array([True] * kept + [False] * (3 - kept) + [True])  # the question's is read
-    assert (found.number_tokens >= 0).tolist() == where.tolist()
-    assert (found.kinds[S:] >= 0).tolist() == where.tolist()
     slots = np.concatenate([np.ones(S, bool), where])
+    assert found.slots.tolist() == np.flatnonzero(slots).tolist()
+    assert found.kinds[S:].tolist() == [PASSAGE] * kept + [QUESTION]
+    assert len(found.number_tokens) == kept + 1
     remain = [all(slots[n] for n in (n1, n2) if n >= 0) for n1, _, n2, _ in asked.equations]
-    np.testing.assert_array_equal(found.equations, asked.equations[remain])
+    np.testing.assert_array_equal(at_slots(found.equations, found.slots), asked.equations[remain])
+    assert found.equations.max(initial=0) < len(found.kinds)
     assert found.true_equation == (1 if kept == 3 else -1)
 
 
@@ -116,8 +119,8 @@ def test_a_question_longer_than_the_limit_loses_its_last_numbers(tokenizer):
     found = inputs_of(tokenizer, asked, max_question_tokens=3)[0]
     assert found.token_ids[:5].tolist() == [CLS, A, B, A, SEP]
     assert found.passage_start == 5 and found.token_ids[found.number_tokens[0]] == FOUR
-    assert (found.number_tokens >= 0).tolist() == [True, True, False, False]
-    assert [S + 2, PLUS, -1, NONE] not in found.equations.tolist()
+    assert found.slots[S:].tolist() == [S, S + 1]
+    assert [S + 2, PLUS, -1, NONE] not in at_slots(found.equations, found.slots).tolist()
 
 
 def test_counts_survive_any_cut():
@@ -125,12 +128,13 @@ def test_counts_survive_any_cut():
     for kept in ([False, False, False], [True, False, True]):
         found = NumericInput.of(asked, np.arange(3), np.array(kept))
         assert found.equations.tolist() == [[3, COUNT, -1, NONE]] and found.true_equation == 0
-        assert found.kinds.tolist() == [SPECIAL] * S + np.where(kept, asked.kinds[S:], -1).tolist()
+        assert found.kinds.tolist() == [SPECIAL] * S + asked.kinds[S:][kept].tolist()
     # A count of 12 is none of slot 12, whatever becomes of that.
     asked = question("b 41 a 38", answer=12.0, max_count=12)
     assert [12, COUNT, -1, NONE] in asked.equations.tolist()
     found = NumericInput.of(asked, np.arange(3), np.array([True, True, False]))
     assert found.equations[-1].tolist() == [12, COUNT, -1, NONE]
+    assert at_slots(found.equations, found.slots).tolist() == found.equations.tolist()
 
 
 def test_limits_without_room_and_empty_data_are_refused(tokenizer):
@@ -144,9 +148,10 @@ ROW = EquationInput(
     id="q1",
     token_ids=np.array([CLS, A, SEP, FOUR, _1, THREE, SEP]),
     passage_start=3,
-    number_tokens=np.array([3, -1, 5]),
-    kinds=np.array([SPECIAL, PASSAGE, -1, PASSAGE]),
-    equations=np.array([[1, PLUS, 3, MINUS], [1, PLUS, -1, NONE], [0, PLUS, 3, PLUS]]),
+    slots=np.array([0, 1, 3]),
+    number_tokens=np.array([3, 5]),
+    kinds=np.array([SPECIAL, PASSAGE, PASSAGE]),
+    equations=np.array([[1, PLUS, 2, MINUS], [1, PLUS, -1, NONE], [0, PLUS, 2, PLUS]]),
     true_equation=2,
 )
 
@@ -158,9 +163,9 @@ def test_padding():
         "token_ids": [[CLS, A, SEP, FOUR, _1, THREE, SEP, PAD, PAD], [PAD] * 9],
         "token_type_ids": [[0, 0, 0, 1, 1, 1, 1, 0, 0], [0] * 9],
         "where": [[1, 1, 1, 1, 1, 1, 1, 0, 0], [0] * 9],
-        "number_tokens": [[3, 0, 5, 0], [0] * 4],
-        "numbers_where": [[1, 0, 1, 0], [0] * 4],
-        "kinds": [[SPECIAL, PASSAGE, -1, PASSAGE, -1], [-1] * 5],
+        "number_tokens": [[3, 5, 0, 0], [0] * 4],
+        "numbers_where": [[1, 1, 0, 0], [0] * 4],
+        "kinds": [[SPECIAL, PASSAGE, PASSAGE, -1, -1], [-1] * 5],
         "solutions": [[*ROW.equations.tolist(), nothing], [nothing] * 4],
         "solutions_where": [[1, 1, 1, 0], [0] * 4],
         "true_solution": [2, -1],
@@ -198,13 +203,15 @@ def test_pieces_of_real_texts_hold_the_first_character_of_their_number(shared_di
     numbers = cut = 0
     for asked, found in zip(questions, inputs, strict=True):
         passage, text = (tokenizer.encode([x])[0] for x in (asked.passage, asked.question))
-        places = zip(asked.kinds[S:], asked.spans, found.number_tokens, strict=True)
-        for kind, (start, _), token in places:
+        places = asked.spans[found.slots[S:] - S]
+        for kind, (start, _), token in zip(
+            found.kinds[S:], places, found.number_tokens, strict=True
+        ):
             pieces, begin = (text, 1) if kind == QUESTION else (passage, found.passage_start)
             first, last = pieces.offsets[token - begin]
-            assert token < 0 or first <= start < last
-            assert token < 0 or found.token_ids[token] == pieces.ids[token - begin]
-            numbers, cut = numbers + 1, cut + (token < 0)
+            assert first <= start < last
+            assert found.token_ids[token] == pieces.ids[token - begin]
+        numbers, cut = numbers + len(asked.spans), cut + len(asked.spans) - len(places)
     assert 0 < cut < numbers / 2
 
 

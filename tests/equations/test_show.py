@@ -11,6 +11,7 @@ from hardem_jax import find_equations
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.equations.builds import DropNum
 from hardem_jax.equations.examples import NumericExample
+from hardem_jax.equations.inputs import NumericInput
 from hardem_jax.equations.readers import cut_after_words
 from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.show import views
@@ -66,7 +67,8 @@ def test_a_prediction_outside_of_z_says_where_its_numbers_are():
     rules = EquationRules()
     example = NumericExample("q", "", PASSAGE, QUESTION, 3.0, ({"number": "3"},))
     found = numeric_question(example, NumberConfig(), rules)
-    one, other = (dataclasses.replace(found, equations=found.equations[i:][:1]) for i in (0, 1))
+    read = NumericInput.of(found, found.spans[:, 0], np.ones(len(found.spans), bool))
+    one, other = (dataclasses.replace(read, equations=read.equations[i:][:1]) for i in (0, 1))
     said = EquationReading(other.equations, np.zeros(1), np.zeros(0), -1, np.zeros(1), -1)
     task, data = SimpleNamespace(rules=rules), SimpleNamespace(questions=[found])
     [view] = views(task, None, data, [one], [(0, said)])

@@ -39,22 +39,22 @@ NUM_SPECIAL = 2
 
 
 def make_input(id, length, number_tokens, equations, true=-1):
-    """A text of `length` tokens; -1 in `number_tokens` is a number that was cut."""
-    number_tokens = np.array(number_tokens, int)
-    of_text = np.where(number_tokens >= 0, PASSAGE, -1)
+    """A text of `length` tokens, of whose numbers none was cut."""
+    kinds = [SPECIAL] * NUM_SPECIAL + [PASSAGE] * len(number_tokens)
     return EquationInput(
         id=id,
         token_ids=np.arange(length) % 23 + 5,
         passage_start=3,
-        number_tokens=number_tokens,
-        kinds=np.concatenate([np.full(NUM_SPECIAL, SPECIAL), of_text]),
+        slots=np.arange(len(kinds)),
+        number_tokens=np.array(number_tokens, int),
+        kinds=np.array(kinds),
         equations=np.array(equations, int).reshape(-1, 4),
         true_equation=true,
     )
 
 
 INPUTS = [
-    make_input("q1", 9, [4, 6, -1, 7], [[2, PLUS, 3, MINUS], [0, PLUS, 5, PLUS]], true=1),
+    make_input("q1", 9, [4, 6, 5, 7], [[2, PLUS, 3, MINUS], [0, PLUS, 5, PLUS]], true=1),
     make_input("q2", 7, [5], [[2, PLUS, -1, NONE], [1, PERCENT, 2, PLUS], [0, MINUS, 2, PLUS]]),
     make_input("q3", 8, [4, 5], []),
 ]
@@ -169,12 +169,12 @@ def make_question(passage, answer, *golds, rules=RULES, **changes):
     return numeric_question(example, NumberConfig(), rules)
 
 
-def fixed_task(module, questions, *, rules=RULES, **config):
+def fixed_task(module, questions, *, rules=RULES, kept=True, **config):
     """The task with a model that says the same of every row, and the questions as its inputs."""
     graphdef, params = nnx.split(module, nnx.Param)
     inputs = [
         EquationInput.of(
-            q, q.spans[:, 0], np.ones(len(q.spans), bool), token_ids=np.zeros(4), passage_start=1
+            q, q.spans[:, 0], np.resize(kept, len(q.spans)), token_ids=np.zeros(4), passage_start=1
         )
         for q in questions
     ]
@@ -282,6 +282,17 @@ def test_readings_hold_the_likeliest_equations_and_all_of_z():
     expected = [probability(tags[0], z) for z in question.equations]
     np.testing.assert_allclose(np.exp(reading.solutions), expected, rtol=1e-5)
     assert reading.tags.tolist() == [PLUS, MINUS, NONE, NONE]
+
+
+def test_what_is_read_without_a_cut_number_is_said_of_the_numbers_of_the_question():
+    question, kept = make_question(FOUR, 3.0), [True, False, True, True]  # 38 is cut
+    module = Fixed([[IDLE, PLUS_, MINUS_, PLUS_]])  # of 41, 40 and 37, then padding
+    reader, params, inputs = fixed_task(module, [question], kept=kept)
+    [(_, reading)] = reader.read(params, inputs)
+    assert reading.equations[0].tolist() == [2, PLUS, 3, MINUS] and len(reading.solutions) == 1
+    assert reading.tags.tolist() == [NONE, NONE, PLUS, MINUS]
+    for decoding in ("equation", "tags"):
+        assert scores_of(module, [question], kept=kept, decoding=decoding)[1] == ["3"]
 
 
 def test_scores_by_size_of_z_come_in_order_and_none_is_empty():
