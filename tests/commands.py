@@ -12,8 +12,9 @@ from hardem_jax.cli.command import exit_with_one_line, parse, run_command
 
 
 def call(module, *arguments):
-    """Runs a command of a module with ``COMMANDS``."""
-    run_command(module.COMMANDS, prog="test", argv=[str(argument) for argument in arguments])
+    """Runs a command of a module with ``COMMANDS``, or a class that is the only command."""
+    commands = getattr(module, "COMMANDS", module)
+    run_command(commands, prog="test", argv=[str(argument) for argument in arguments])
 
 
 def fails(module, capsys, *arguments):
@@ -71,6 +72,10 @@ def evaluation(printed):
     [line] = [line for line in printed.splitlines() if line.startswith("scores: ")]
     with open(line.removeprefix("scores: "), encoding="utf-8") as file:
         return json.load(file)
+
+
+def meta_of(folder):
+    return json.loads((folder / "meta.json").read_text())
 
 
 def logged(run_dir, kind):

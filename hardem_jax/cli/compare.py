@@ -169,21 +169,28 @@ class CompareCommand(Setting):
             )
         make_out(self.out)
         grid = self._grid(mesh)
-        # Again, until all have ended or are in use: another worker may have been killed.
-        while any([self._take(run, grid) for run in grid if not run.ended()]):
+        # Again, until all have ended, diverged or are in use: another worker may have been killed.
+        diverged: dict[str, str] = {}
+        while any([self._take(run, grid, diverged) for run in _left(grid, diverged)]):
             pass
-        if left := [run.train.out.name for run in grid if not run.ended()]:
+        if left := [run.train.out.name for run in _left(grid, diverged)]:
             say(f"left to others: {', '.join(left)}; who ends last writes the tables")
             return
+        if diverged:
+            told = "; ".join(f"{name}: {why}" for name, why in diverged.items())
+            raise FloatingPointError(f"{told}; experiments.tabulate reads all other runs")
         with locked(self.out, wait=True):
             self._write_tables(grid)
 
-    def _take(self, run: _Run, grid: Sequence[_Run]) -> bool:
-        """Trains and scores a run; returns False if another process does."""
+    def _take(self, run: _Run, grid: Sequence[_Run], diverged: dict[str, str]) -> bool:
+        """Trains and scores a run; returns False if another process does, or if it diverged."""
         try:
             with locked(self.out, f"{run.train.out.name}.lock.json"):
                 self._score(run)
         except InUse:
+            return False
+        except FloatingPointError as error:
+            diverged[run.train.out.name] = str(error)
             return False
         with locked(self.out, wait=True):
             self._write_scores(grid)
@@ -270,7 +277,7 @@ class CompareCommand(Setting):
                 groups={name: f"{group}{counts.get(name, '')}" for name, group in groups.items()},
                 bounds=known,
                 labels=("|Z|", self.CURVES.get(measure, f"{measure} (%)")),
-                file=self.out / f"by_set_size{'-' if split else ''}{split}.png",
+                file=self.out / f"by_set_size{'-' if split else ''}{split.replace('/', '-')}.png",
             )
         first = {name: self._folder(name, self.seeds[0]) for name in runs}
         if self.watched:
@@ -331,6 +338,10 @@ class CompareCommand(Setting):
             found = {metric: values.tolist() for metric, values in by_question().items()}
             # On one line: there may be 100,000 questions.
             write_text(run.questions, json.dumps({"settings": run.settings, "scores": found}))
+
+
+def _left(grid: Sequence[_Run], diverged: Mapping[str, str]) -> list[_Run]:
+    return [run for run in grid if not run.ended() and run.train.out.name not in diverged]
 
 
 def comparison(

@@ -69,6 +69,8 @@ def draw_watched(runs: Mapping[str, Path], ids: Sequence[str], out: Path) -> Non
             record = record_of_views(panels)
             page = document(record.title, as_html(record))
             write_text(out / f"watched-{_file_name(id)}.html", page)
+        else:
+            print(f"--watched {id}: recorded by none of the runs, which began without it")
 
 
 def _file_name(id: str) -> str:

@@ -40,7 +40,7 @@ def flags(tmp_path_factory):
     call(triviaqa, *prepare)
     other = {
         qa_file: write_triviaqa(root / "fewer", questions=20),
-        root / "data": root / "other",
+        root / "data": root / "other" / "data",
         root / "evidence": root / "fewer/evidence",
     }
     call(triviaqa, *(other.get(flag, flag) for flag in prepare))
@@ -128,13 +128,19 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys, monke
         ("--loop.num-steps", 5, "--loop.num-steps: 2 originally, 5 now"),
         ("--optimizer.learning-rate", 1e-3, "learning-rate: 5e-05 originally, 0.001 now"),
         ("--latent.likelihood", "position", "--latent.likelihood: span originally, position now"),
-        ("--dev", out.parent / "other", "counts.questions 24 originally, 20 now"),
+        ("--dev", out.parent / "other" / "data", "counts.questions 24 originally, 20 now"),
         ("--watched", "nobody", "--watched: expected ids of questions"),
     ):
         assert named in fails(triviaqa, capsys, *fewer, flag, value)
         assert (out / "comparison.json").read_bytes() == ended
     run_command(triviaqa.COMMANDS, prog="test", argv=[*fewer, "--train-questions", "0"])
     assert "data: em" not in json.loads((out / "comparison.json").read_text())["summary"]["MML"]
+
+    # Splits of one name are told apart by their folders.
+    data, out = (out.parent / "data", out.parent / "other" / "data"), out.parent / "two"
+    argv = [*arguments, "--data", *data, "--out", out, "--shown", 0, "--objectives", "mml"]
+    call(triviaqa, *argv)
+    assert len(list(out.glob("by_set_size-*-data.png"))) == 2
 
 
 @pytest.mark.slow
@@ -244,6 +250,28 @@ def test_each_search_is_checked_before_the_first_run(monkeypatch):
     monkeypatch.setattr(type(command).TRAIN, "start", start)
     assert len(command._grid(cast(Any, "mesh"))) == 8
     assert started == [("mesh", name) for name in ("MML", "MERL", "MAPO")]
+
+
+def test_a_run_that_diverges_keeps_no_other_from_ending(flags, tmp_path, monkeypatch):
+    argv = [*flags[1][1:], "--out", str(tmp_path / "new")]
+    command: Any = parse(triviaqa.COMMANDS["compare"], prog="test", argv=argv)
+    ended = []
+
+    def score(_, run):
+        if run.train.out.name == "a":
+            raise FloatingPointError("step 7: loss nan")
+        ended.append(run.train.out.name)
+
+    grid = [
+        SimpleNamespace(train=SimpleNamespace(out=Path(x)), ended=lambda x=x: x in ended)
+        for x in "abc"
+    ]
+    monkeypatch.setattr(type(command), "_grid", lambda *_: grid)
+    monkeypatch.setattr(type(command), "_score", score)
+    monkeypatch.setattr(type(command), "_write_scores", lambda *_: {})
+    with pytest.raises(FloatingPointError, match="^a: step 7: loss nan; .* reads all other runs"):
+        command.run()
+    assert ended == ["b", "c"]
 
 
 def stopped_run(folder, patience, train=None):

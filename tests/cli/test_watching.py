@@ -14,12 +14,11 @@ from hardem_jax.documents.questions import ReadingQuestions
 from hardem_jax.errors import InputError
 from hardem_jax.queries.solutions.types import Query
 from hardem_jax.queries.task import QueryQuestions, QueryTask
-from hardem_jax.show.record import View
 from hardem_jax.spans.task import SpanTask
 from hardem_jax.task.base import Questions
 from hardem_jax.task.trained import Trained
 from tests.commands import call, fails
-from tests.show.html_pages import Page
+from tests.show.html_pages import Page, view
 from tests.tiny import write_checkpoint, write_triviaqa, write_wikisql
 
 LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
@@ -30,12 +29,6 @@ class Asked:
     id: str
 
 
-def view(probabilities, predicted, prediction="", true=-1):
-    texts = [f"z{z}" for z in range(len(probabilities))]
-    prediction = prediction or texts[predicted]
-    return View("q", "Who?", "Ann", texts, probabilities, true, prediction, 0.5, predicted)
-
-
 def test_an_unknown_question_is_named():
     data = Questions(questions=[Asked("a"), Asked("b")], left_out={"c": "why"})
     chosen = watched(data, ["b"])
@@ -44,7 +37,7 @@ def test_an_unknown_question_is_named():
         watched(data, ["b", "c"])
 
 
-def test_records_are_read_in_the_order_of_steps_and_drawn(tmp_path):
+def test_records_are_read_in_the_order_of_steps_and_drawn(tmp_path, capsys):
     for step, chance in ((900, 0.1), (1000, 0.7)):
         (tmp_path / "run" / "watched").mkdir(parents=True, exist_ok=True)
         record = [dataclasses.asdict(view([chance, 0.2], 0))]
@@ -54,6 +47,7 @@ def test_records_are_read_in_the_order_of_steps_and_drawn(tmp_path):
     assert list(found["q"]) == [900, 1000]
     draw_watched({"MML": tmp_path / "run", "none": tmp_path / "other"}, ["q", "r"], tmp_path)
     assert [file.name for file in tmp_path.glob("*.html")] == ["watched-q.html"]
+    assert capsys.readouterr().out.startswith("--watched r: recorded by none of the runs")
     page = Page((tmp_path / "watched-q.html").read_text(encoding="utf-8"))
     assert page.texts("th", "chance") == ["900", "1,000"] and page.texts("title") == ["Who?"]
     assert page.texts("td", "predicted") == ["0.100", "0.700"]

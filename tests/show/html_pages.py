@@ -1,9 +1,11 @@
-"""What a browser would see of a page: its elements, checked to be closed, and its text."""
+"""What a browser would see of a page, its elements and its text, and a view to make one of."""
 
 from __future__ import annotations
 
 import dataclasses
 from html.parser import HTMLParser
+
+from hardem_jax.show.record import View
 
 VOID = {"br", "img", "input", "meta"}
 
@@ -58,3 +60,10 @@ class Page(HTMLParser):
 
     def texts(self, tag: str, *classes: str) -> list[str]:
         return [node.text for node in self.all(tag, *classes)]
+
+
+def view(probabilities, predicted, prediction="", true=-1):
+    """One of a question with as many solutions, of which "z0" is the first."""
+    texts = [f"z{z}" for z in range(len(probabilities))]
+    prediction = prediction or texts[predicted]
+    return View("q", "Who?", "Ann", texts, probabilities, true, prediction, 0.5, predicted)

@@ -13,13 +13,12 @@ from hardem_jax.show.record import (
     Moment,
     Record,
     Text,
-    View,
     record_of_views,
     segments,
 )
 from hardem_jax.tables.show import grid
 from hardem_jax.tables.table import Table
-from tests.show.html_pages import Page
+from tests.show.html_pages import Page, view
 
 
 def parsed(text, marks, chances=None, numbered=True):
@@ -144,12 +143,6 @@ def test_of_a_large_table_the_rows_that_matter_are_shown():
     assert page.texts("td", "skipped") == ["… 17 rows …", "… 70 rows …", "… 1 row …", "… 29 rows …"]
     page = Page(as_html(Record(title="t", solutions=entries[:1], size=1, table=grid(table))))
     assert page.texts("td", "skipped") == ["… 80 rows …"]
-
-
-def view(probabilities, predicted, prediction="", true=-1):
-    texts = [f"z{z}" for z in range(len(probabilities))]
-    prediction = prediction or texts[predicted]
-    return View("q", "Who?", "Ann", texts, probabilities, true, prediction, 0.5, predicted)
 
 
 def test_training_steps_are_columns_and_predictions_are_framed():
