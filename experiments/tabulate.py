@@ -259,15 +259,17 @@ def _compared(
 
 
 def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:
-    """Raises InputError if the settings say that other questions were scored."""
+    """Raises InputError if the settings say that other questions were scored or trained on."""
     ours, theirs = _with_counts(flatten(run.settings)), _with_counts(flatten(other.settings))
-    shared = sorted(ours.keys() & theirs.keys())
-    differing = {name: meaning(name) for name in shared if ours[name] != theirs[name]}
+    differing = {n: meaning(n) for n in sorted(ours | theirs) if ours.get(n) != theirs.get(n)}
     refused = Meaning.QUESTIONS
     if not any(Meaning.RULES in means for means in differing.values()):
         refused |= Meaning.CONTENT
+    if not any(Meaning.TRAINED_RULES in means for means in differing.values()):
+        refused |= Meaning.TRAINED
     for name, means in differing.items():
-        if means & refused:
+        # What only one has, such as "supervised", explains another content, and is none itself.
+        if means & refused and name in ours and name in theirs:
             raise InputError(
                 f"{names}: expected the same {name}, found {ours[name]} and {theirs[name]}"
             )

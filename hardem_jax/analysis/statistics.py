@@ -73,7 +73,8 @@ def difference(
     """Mean of ``a - b``, paired by seed and question: its `interval`, and a two-sided test.
 
     p is the share of bootstrap samples whose distance from the mean is at least that of 0, counting
-    the observed sample as one of them; so it is at least ``1 / (resamples + 1)``.
+    the observed sample as one of them; so it is at least ``1 / (resamples + 1)``. If only n
+    questions differ, it is at least ``2 ** (1 - n)``, as that of a sign test.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -90,7 +91,8 @@ def difference(
     mean, low, high = _interval(first - second, means, level)
     # Of few questions many samples tie with the mean; rounding must not decide which count.
     far = np.abs(means - mean) >= (1 - 1e-9) * abs(mean)
-    return Difference(mean, low, high, (1 + int(far.sum())) / (resamples + 1))
+    least = min(1.0, 2.0 ** (1 - int((first != second).any(axis=0).sum())))
+    return Difference(mean, low, high, max(least, (1 + int(far.sum())) / (resamples + 1)))
 
 
 def _checked(name: str, scores: ArrayLike) -> np.ndarray:
@@ -107,8 +109,7 @@ def _interval(scores: np.ndarray, means: np.ndarray, level: float) -> Interval:
         raise ValueError(f"level: expected a number between 0 and 1, found {level}")
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     # From the same origin as the samples, see `_resampled_means`.
-    mean = scores[0, 0] + np.mean(scores - scores[0, 0])
-    return Interval(float(mean), float(low), float(high))
+    return Interval(float(scores[0, 0] + np.mean(scores - scores[0, 0])), float(low), float(high))
 
 
 def _resampled_means(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:

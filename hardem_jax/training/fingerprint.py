@@ -36,13 +36,19 @@ class Meaning(enum.Flag):
     CONTENT = enum.auto()
     #: The questions that they were scored on have another Z, hence another content.
     RULES = enum.auto()
+    #: They were trained on other questions, or on the same ones with another Z.
+    TRAINED = enum.auto()
+    #: The questions that they were trained on have another Z, hence another content.
+    TRAINED_RULES = enum.auto()
 
 
 # The digest of the contents says whether data are the same, in whichever format they are.
 _TRAINED = {
     "format": Meaning.SEED,
-    **dict.fromkeys(("rules", "supervised"), Meaning.ROW),
-    "sources": dict.fromkeys(("rules", "supervised"), Meaning.ROW),
+    "content": Meaning.TRAINED,
+    "scores of solutions": Meaning.ROW,  # in records alone
+    **dict.fromkeys(("rules", "supervised"), Meaning.ROW | Meaning.TRAINED_RULES),
+    "sources": dict.fromkeys(("rules", "supervised"), Meaning.ROW | Meaning.TRAINED_RULES),
 }
 _SCORED = {
     "format": Meaning.SEED,

@@ -68,12 +68,16 @@ def test_a_difference_is_paired():
 
 
 def test_p_is_the_tail_of_the_centred_samples():
-    """Of two questions, 1 of 4 samples has only the first: its distance is that of 0."""
-    a, b = np.array([[1.0, 0.0]]), np.zeros((1, 2))
-    found = difference(a, b, resamples=20_000)
-    assert found.mean == 0.5 and found.p == pytest.approx(0.5, abs=0.02)  # either end
-    found = difference(3 * a - 1, b, resamples=20_000)
-    assert found.mean == 0.5 and found.p == pytest.approx(0.5, abs=0.02)  # 2 and -1, half 1 and 0
+    """One of four questions is lost: samples without it, and with it twice, are as far as 0."""
+    found = difference([[1.0, 1, 1, 0]], [[0.0, 0, 0, 1]], resamples=20_000)
+    expected = 1 - 4 * 0.25 * 0.75**3  # all but those with it once
+    assert found.mean == 0.5 and found.p == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_few_questions_that_differ_prove_little(count):
+    a, b = np.ones((2, count + 3)), np.array([[0.0] * count + [1.0] * 3] * 2)
+    assert difference(a, b).p == 2.0 ** (1 - count)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks
+from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.shell import run_shell
 from tests.processes import python
 
 # What reads the command lines: words separated by one control character, commands by another.
@@ -63,3 +64,11 @@ def test_every_command_can_be_typed(errors, page):
 def test_one_that_cannot_is_seen(errors):
     [(_, error)] = errors[""]
     assert "expected what train takes after objective:" in error
+
+
+def test_the_table_of_results_is_what_its_command_prints():
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    table = text.partition("## Scores")[2].partition("```sh")[0]
+    scores = re.compile(r"[+-]?\d+\.\d \[[^]]*\]")  # with their intervals
+    assert len(scores.findall(table)) > 80
+    assert scores.findall(table) == scores.findall(run_shell("results.md", ROOT, {}))

@@ -186,6 +186,12 @@ def test_runs_scored_on_other_questions_are_not_compared():
     expected = "Hard EM and MML: expected the same contents of dev.content, found b and a"
     with pytest.raises(InputError, match=expected):
         table(rows(runs), ["em"], against="MML")
+    trained = {"contents of data": '{"content": "b", "supervised": false}'}
+    with pytest.raises(InputError, match="the same contents of data.content, found b and a"):
+        table(rows([finished(), finished("Hard EM", **trained)]), ["em"], against="MML")
+    others = {"contents of data": '{"content": "c"}'}  # earlier ones do not say that they are not
+    supervised = {"contents of data": '{"content": "b", "supervised": true}'}
+    assert table(rows([finished(**others), finished(**supervised)]), ["em"], against="MML")
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,8 @@ def test_settings_with_a_meaning_of_their_own_are_flags(module):
 @pytest.mark.parametrize(
     ("name", "means"),
     [
-        ("data.rules.cap", Meaning.ROW),
-        ("data.content", Meaning.FOLLOWS),
+        ("data.rules.cap", Meaning.ROW | Meaning.TRAINED_RULES),
+        ("data.content", Meaning.TRAINED),
         ("data.1.format", Meaning.SEED),
         ("dev.content", Meaning.CONTENT),
         ("dev.0.sources.file.dev.json", Meaning.QUESTIONS),
