@@ -123,7 +123,9 @@ def mirror(where: str) -> Iterator[Path]:
     where = one_address(where)
     if where.count("/") < 3:
         raise InputError(f"{where}: expected a folder in the bucket, found the bucket itself")
-    place = root() / "written" / where.replace("://", "/")
+    # Folders of their own: a folder of the bucket may be inside of another one.
+    name = hashlib.sha256(where.encode()).hexdigest()[:16]
+    place = root() / "written" / name / where.rpartition("/")[2]
     stands_for(place, where)
     locks = root() / "locks"
     with contextlib.ExitStack() as held:
@@ -132,9 +134,8 @@ def mirror(where: str) -> Iterator[Path]:
             place.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{root()}: cannot be written ({error.strerror})") from error
-        name = hashlib.sha256(where.encode()).hexdigest()[:16] + ".json"
-        stands_for(locks / name, where)
-        held.enter_context(locked(locks, name))
+        stands_for(locks / f"{name}.json", where)
+        held.enter_context(locked(locks, f"{name}.json"))
         folder = Folder(where)
         claim = Claim(folder, _disk())
         held.enter_context(claim.held())

@@ -109,7 +109,9 @@ class Folder:
         if files:
             with self.one_line(FileNotFoundError):
                 paths = [self._path(name) for name in files]
-                self._files.get(paths, [str(file) for file in files.values()])
+                # What gs was sent in parts has no md5; what is opened later has checksums of ours.
+                how = {"consistency": "none"} if self._by_lines else {}
+                self._files.get(paths, [str(file) for file in files.values()], **how)
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects, in this order; those that have gone are no error."""
@@ -178,7 +180,7 @@ def _file_system(scheme: str) -> Any:
         return fsspec.filesystem("s3", **options)
     from gcsfs.core import GCSFileSystem  # not the one for zonal buckets: it asks by gRPC first
 
-    options["consistency"] = "md5"  # of what has arrived
+    options["consistency"] = "md5"  # of what is sent
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         options["token"] = "anon"
     return GCSFileSystem(**options)

@@ -136,11 +136,14 @@ def test_no_client_is_imported_without_a_bucket():
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n--==0==", b"\0", b""])
-def test_no_byte_is_lost(bucket, tmp_path, end):
+def test_no_byte_is_lost(bucket, tmp_path, monkeypatch, end):
     contents = {"small": b"\xff" + end, "only": end, "large": bytes(2**21) + end}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     folder = store.Folder(bucket)
     folder.upload({name: tmp_path / name for name in contents})
+    of_parts = {"X-Goog-Hash": "crc32c=n03x6A=="}  # of an object that other tools sent in parts
+    checker = "gcsfs.checkers.MD5Checker.validate_http_response"
+    monkeypatch.setattr(checker, lambda self, _: self.validate_headers(of_parts))
     folder.download({name: tmp_path / f"{name}.found" for name in contents})
     assert {name: (tmp_path / f"{name}.found").read_bytes() for name in contents} == contents

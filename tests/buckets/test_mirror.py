@@ -197,6 +197,15 @@ def test_only_one_process_writes(bucket, elsewhere, capsys):
         pass
 
 
+def test_a_folder_in_one_that_is_written_is_left_alone(bucket):
+    with mirror(f"{bucket}/runs/a") as run:
+        write(run, config="c")
+        with mirror(f"{bucket}/runs"):
+            pass
+        assert contents(run) == {"config": "c"}
+    assert set(Folder(bucket).listing()) == {"runs/a/config"}
+
+
 def test_a_dead_claim_is_taken_over_and_its_owner_may_write_no_more(bucket, elsewhere):
     with pytest.raises(InputError, match="was taken over by process"):
         with mirror(bucket) as run:
