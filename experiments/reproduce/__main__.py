@@ -81,8 +81,7 @@ def stage_of(name: str, flags: Mapping[str, Sequence[str]], more: Sequence[str] 
     values = {"name": last} | {flag: shlex.join(words) for flag, words in flags.items()}
     values |= {piece: text.format_map(values) for piece, text in _CONTENT["pieces"].items()}
     commands = _CONTENT["stages"]
-    text = commands.get(name) or commands[kind]
-    module, *words = shlex.split(text.format_map(values))
+    module, *words = shlex.split((commands.get(name) or commands[kind]).format_map(values))
     size: int | None = 0
     if kind == "data":
         sizes = [source.size for source in DATASETS[last].sources]
@@ -210,7 +209,7 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
     for number, stage in enumerate(stages, start=1):
         done = ended.setdefault(stage.name, [])
         about = f"{number} of {len(stages)}: {stage.name}"
-        if list(stage.command) in done and not stage.always:
+        if _deciding(stage.command) in map(_deciding, done) and not stage.always:
             print(f"{about}: has ended", flush=True)
             continue
         print(f"{about}\n$ {stage.shell}", flush=True)
@@ -223,6 +222,12 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
         if not stage.always:
             done.append(list(stage.command))
             write_json(record, ended)
+
+
+def _deciding(command: Sequence[str]) -> list[str]:
+    """The words on which a result depends; it does not on the number of processes."""
+    pairs = zip(("", *command), command, strict=False)
+    return [word for before, word in pairs if "--processes" not in (before, word)]
 
 
 def _run(stage: Stage, until: float | None) -> int | None:

@@ -35,7 +35,7 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
 
     Raises:
         InputError: if JAX has no device, or `num_devices` is not between 1 and the number of
-            available devices, is not a multiple of `fsdp`, or leaves a process without devices.
+            available devices, or not a multiple of `fsdp` and of the number of processes.
 
     Example:
         >>> dict(data_mesh(1).shape)
@@ -47,15 +47,16 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
         raise InputError(
             f"--num-devices: expected 1 to {len(devices)} (available devices), found {count}"
         )
-    # Sorted by process, so that each process has consecutive rows of the batch.
-    devices = sorted(devices, key=lambda device: (device.process_index, device.id))[:count]
-    busy = len({device.process_index for device in devices})
-    if busy < jax.process_count():
+    # Equally many of each process, which has consecutive rows of the batch.
+    taken, processes = [], jax.process_count()
+    for process in range(processes):
+        own = [device for device in devices if device.process_index == process]
+        taken += sorted(own, key=lambda device: device.id)[: count // processes]
+    if len(taken) < count:
         raise InputError(
-            f"--num-devices: expected devices of all {jax.process_count()} processes, "
-            f"found {count} devices of {busy}"
+            f"--num-devices: expected equally many of each of {processes} processes, found {count}"
         )
-    return mesh_over(devices, fsdp=fsdp)
+    return mesh_over(taken, fsdp=fsdp)
 
 
 def available_devices() -> list[Any]:

@@ -111,7 +111,7 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     assert json.loads(record.read_text()) == {"first": [["first_stage"]]}
     (tmp_path / "quick").write_text("")
     run_stages(stages, record, None)
-    run_stages(stages, record, None)
+    run_stages([Stage("first", ("first_stage", "--processes", "2")), *stages], record, None)
     assert scripts.read_text() == "first slow slow "
     run_stages([Stage("first", ("first_stage",), always=True)], record, None)
     assert scripts.read_text() == "first slow slow first "

@@ -1,10 +1,13 @@
 """Where the rows of a batch land."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
+from hardem_jax.training import mesh
 from hardem_jax.training.mesh import data_mesh, place_batch, place_global_batch, round_up_to_devices
 
 
@@ -31,6 +34,17 @@ def test_rows_are_split_in_order_and_scalars_are_copied(count):
 def test_default_mesh_has_all_devices():
     assert data_mesh().size == len(jax.devices()) == 8
     assert [round_up_to_devices(rows, data_mesh()) for rows in (1, 8, 9)] == [8, 8, 16]
+
+
+def test_as_many_devices_of_each_process_are_taken(monkeypatch):
+    found = [SimpleNamespace(process_index=i % 2, id=i) for i in range(8)]
+    monkeypatch.setattr(mesh, "available_devices", lambda: found)
+    monkeypatch.setattr(mesh, "mesh_over", lambda devices, fsdp: [x.id for x in devices])
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert data_mesh(4) == [0, 2, 1, 3]
+    for count in (1, 3):
+        with pytest.raises(InputError, match=f"many of each of 2 processes, found {count}"):
+            data_mesh(count)
 
 
 def test_rows_that_do_not_divide_are_named():
