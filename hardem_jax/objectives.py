@@ -49,7 +49,8 @@ class Objective(Protocol):
         Args:
             log_probs: ``[..., Z]`` or, ragged, ``[N]``, as in `losses.hard_em_loss`.
             step: step number, from 0; traced.
-            key: a PRNG key, fresh for every step and the same on every device.
+            key: a PRNG key, fresh for every step; inside `shard_map` the same on every device, or
+                one for each if ``draws_rows``.
             **rows: the keywords of `losses.hard_em_loss`.
 
         Returns:

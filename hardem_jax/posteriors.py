@@ -184,7 +184,7 @@ class Sampled:
     r"""All weight on one solution, drawn with probability :math:`\propto P(z \mid x)^\beta`.
 
     Stochastic EM (Celeux and Diebolt, 1985): with :math:`\beta` = 1 its gradient is that of MML on
-    average. The draws depend only on the key, so all devices draw the same.
+    average. The draws depend only on the key and on the place of a row among those given.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -22,6 +22,10 @@ ARCHITECTURE = dataclasses.replace(
     weights=dataclasses.replace(
         bert.ARCHITECTURE.weights, prefix="span_predictor.encoder.bert_model."
     ),
-    required_values={**bert.ARCHITECTURE.required_values, "projection_dim": 0},
+    required_values={
+        **bert.ARCHITECTURE.required_values,
+        "projection_dim": 0,
+        "architectures": ["DPRReader"],  # not its encoders of questions and passages
+    },
     adapt=_one_token_type,
 )

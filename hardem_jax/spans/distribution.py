@@ -82,7 +82,8 @@ class SpanDistribution:
         groups = self.log_partitions.reshape(-1, group_size, 2)
         totals = masked.logsumexp(groups, axis=1)[:, None]
         # Padding rows have no positions; their start and end stay -inf.
-        shares = jnp.where(groups > -jnp.inf, groups - totals, 0.0).reshape(-1, 2)
+        finite = jnp.maximum(totals, jnp.finfo(jnp.float32).min)  # -inf minus -inf is NaN
+        shares = jnp.where(groups > -jnp.inf, groups - finite, 0.0).reshape(-1, 2)
         return SpanDistribution(
             self.start + shares[:, :1],
             self.end + shares[:, 1:],

@@ -25,6 +25,7 @@ from hardem_jax.spans.checkpoint import load_reader, read_details
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.task import SpanTask
 from hardem_jax.task import trained as runs
+from hardem_jax.task.encoder import check_vocabulary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ class Reader(DocumentReader[FoundAnswer]):
 
         Raises:
             InputError: there is no selector, ``config.json`` has a wrong value for this project,
-                windows are longer than the encoder's inputs, or a reason given in
+                windows or vocabulary are larger than the encoder's, or a reason given in
                 `hardem_jax.spans.checkpoint.load_reader`.
         """
         folder = checkpoint_folder(name_or_path, weights=True)
@@ -108,6 +109,7 @@ class Reader(DocumentReader[FoundAnswer]):
         tokenizer = load_tokenizer(os.fspath(name_or_path))
         task = SpanTask(found, windows=windows)
         module = load_reader(folder)
+        check_vocabulary(os.fspath(name_or_path), module.encoder.config, tokenizer)
         if windows.max_tokens > (limit := module.encoder.config.max_tokens):
             raise InputError(
                 f"{_place(folder, 'windows')}.max_tokens: expected at most {limit}, the positions "

@@ -89,8 +89,8 @@ def check_vocabulary(name: str, sizes: EncoderConfig, tokenizer: Tokenizer) -> N
     """Raises `InputError` if the tokenizer has entries that the encoder of this name lacks."""
     if sizes.vocab_size < tokenizer.vocab_size:
         raise InputError(
-            f"{name}: vocabulary of {sizes.vocab_size} entries, but the data "
-            f"was prepared with a tokenizer of {tokenizer.vocab_size}"
+            f"{name}: vocabulary of {sizes.vocab_size} entries, but a tokenizer of "
+            f"{tokenizer.vocab_size}"
         )
 
 

@@ -84,7 +84,14 @@ def test_only_heads_can_be_ignored(folder):
         load_encoder(folder, ignore=["encoder"])
 
 
-def test_a_projection_of_dpr_is_refused(torch_bert, tmp_path):
-    save_fine_tuned(torch_bert, "DPRReader", tmp_path, projection_dim=4)
-    with pytest.raises(InputError, match="projection_dim: expected 0, found 4"):
+@pytest.mark.parametrize(
+    ("name", "size", "fault"),
+    [
+        ("DPRReader", 4, "projection_dim: expected 0, found 4"),
+        ("DPRQuestionEncoder", 0, "expected ['DPRReader'], found ['DPRQuestionEncoder']"),
+    ],
+)
+def test_a_projection_and_other_models_of_dpr_are_refused(torch_bert, tmp_path, name, size, fault):
+    save_fine_tuned(torch_bert, name, tmp_path, projection_dim=size)
+    with pytest.raises(InputError, match=re.escape(fault)):
         load_encoder(tmp_path, ignore=["qa_outputs", "qa_classifier"])

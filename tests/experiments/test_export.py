@@ -11,6 +11,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+import tokenizers
 from flax import nnx
 from numpy.testing import assert_allclose
 
@@ -275,6 +276,15 @@ def test_windows_beyond_the_positions_of_a_reader_are_refused(saved, tmp_path):
     message = "windows.max_tokens: expected at most 64, the positions of its encoder, found 300"
     with pytest.raises(InputError, match=f"{tmp_path}/config.json: hardem_jax.{message}"):
         Reader.from_pretrained(saved(tmp_path))
+
+
+def test_a_tokenizer_with_entries_that_the_encoder_lacks_is_refused(saved, tmp_path):
+    folder = saved(tmp_path, windows=SMALL)
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens(["entry"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    with pytest.raises(InputError, match="vocabulary of .* entries, but a tokenizer of"):
+        Reader.from_pretrained(folder)
 
 
 SMALL = {"max_tokens": 40, "stride": 10, "max_question_tokens": 10}

@@ -171,7 +171,8 @@ def test_rows_that_share_a_softmax_are_one_long_row(example):
     nothing = SpanDistribution.from_logits(
         jnp.zeros((2, 4)), jnp.zeros((2, 4)), where=jnp.zeros((2, 4), bool)
     )
-    assert np.all(np.asarray(nothing.normalize_over_groups(2).start) == -np.inf)
+    with jax.debug_nans(True):  # not even on the way
+        assert np.all(np.asarray(nothing.normalize_over_groups(2).start) == -np.inf)
 
 
 @pytest.mark.slow
