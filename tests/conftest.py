@@ -65,6 +65,14 @@ def minilm_dir() -> Path:
 
 
 @pytest.fixture
+def x64():
+    """Arrays of 64 bits, as in a program that enables them."""
+    jax.config.update("jax_enable_x64", True)  # jax.enable_x64 is not in the oldest jax
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture
 def torch_bert():
     """`(torch, transformers)`, both imported, or a skip."""
     with warnings.catch_warnings():

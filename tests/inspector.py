@@ -1,30 +1,19 @@
 """The inspector's command and its file, for its tests."""
 
+import functools
 import json
 import re
 
-import pytest
-
 from experiments.inspect.__main__ import Inspect
 from experiments.inspect.sources import open_source
-from hardem_jax.cli.command import run_command
-from tests.commands import said
+from tests.commands import call, fails
 
-
-def inspect(*arguments):
-    run_command(Inspect, prog="test", argv=[str(argument) for argument in arguments])
+inspect = functools.partial(call, Inspect)
+refused = functools.partial(fails, Inspect)
 
 
 def opened(folder, count=10):
     return open_source(folder, data=None, split=None, count=count, scratch=folder)
-
-
-def refused(capsys, *arguments):
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        inspect(*arguments)
-    assert stop.value.code == 2
-    return said(capsys)
 
 
 def block(html, id):

@@ -21,11 +21,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import python
 
 RELEASED = {
     "squad": "squad/evaluate-v1.1.py",
@@ -131,12 +131,4 @@ def _allennlp(name, gold, predictions, out):
 
 
 def _output(script, *arguments, **environment):
-    done = subprocess.run(
-        list(map(str, [sys.executable, script, *arguments])),
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python(script, *arguments, **environment).stdout

@@ -173,13 +173,6 @@ def test_shapes_must_agree():
             sampled.trice_loss(zeros, zeros, **(memory | {name: jnp.zeros(1)}))
 
 
-@pytest.fixture
-def x64():
-    jax.config.update("jax_enable_x64", True)  # jax.enable_x64 is not in the oldest jax
-    yield
-    jax.config.update("jax_enable_x64", False)
-
-
 @pytest.mark.usefixtures("x64")
 def test_the_loss_has_32_bits_where_jax_has_64():
     log_probs = jnp.log(jnp.array([[0.5, 0.2, 0.1]], jnp.float32))

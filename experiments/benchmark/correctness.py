@@ -133,8 +133,7 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
     task = STEPS[setting.task]
     how: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype), "attention": setting.attention}
     precision = "highest" if setting.dtype == "float32" else None
-    where = jax.devices(device)[0]
-    with jax.default_matmul_precision(precision), jax.default_device(where):
+    with jax.default_matmul_precision(precision), jax.default_device(jax.devices(device)[0]):
         # Drawn where they are used: the numbers of threefry are the same everywhere.
         graphdef, params = nnx.split(task.model(make_encoder(setting, **how)), nnx.Param)
         loss_fn = task.make_loss(graphdef, MML())

@@ -8,9 +8,8 @@ same, and losses and gradient norms of two steps without dropout must agree.
 
 The variants take turns, each in a process of its own. Reported are medians over rounds and, round
 by round, the speed relative to the faster PyTorch variant. CPU time, of all threads together, is
-steadier on a machine that others use too. The first step includes compilation; peak memory is of
-the device on a GPU, else of the whole process. `step_flops` says what is counted as a share of the
-maker's data sheet.
+steadier on a shared machine. The first step includes compilation; peak memory is of the device on a
+GPU, else of the whole process. `step_flops` says what is counted as a share of the data sheet.
 
 Steps of all tasks have names of their own (the `benchmark` module of a task): what heads, losses
 and Z cost. With ``--minutes``, those that are not among the variants are measured as well, one
@@ -173,8 +172,7 @@ class TrainStep(StepFlags):
         until: float,
         left: float,
     ) -> dict[str, Any]:
-        """A group at one length, until this moment; one round at least, if the seconds that are
-        left suffice."""
+        """A group at one length until this moment; one round at least if the time left suffices."""
         begins = time.monotonic()
         variants: dict[str, dict[str, Any]] = {}
         turns: dict[str, Worker] = {}

@@ -45,9 +45,8 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
         )
 
     def start(seed: int):
-        encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed, look=-1)
         tagger = EquationTagger(
-            encoder,
+            small_encoder(tokenizer.vocab_size, settings.width, seed=seed, look=-1),
             num_special=0,
             no_tag_bias=settings.no_tag_bias,
             rules=RULES if settings.normalize == "equations" else None,

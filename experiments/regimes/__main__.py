@@ -2,8 +2,7 @@
 
 The corpus is that of the quickstart's mentions (`hardem_jax.documents.planted`), whose knobs make
 Z large or wrong, and whose true solutions are known. Every run trains the quickstart's reader and
-reads 300 unseen questions: is the most likely mention of Z the true one (``true z``), and is the
-answer right (``answer``)?
+reads 300 unseen questions: is Z's likeliest mention true (``true z``), and the ``answer`` right?
 
 Finished runs are lines of ``runs.jsonl`` (`experiments.regimes.grid`) and never made again: stop
 ``python -m experiments.regimes --out regimes`` and continue with ``--minutes 30``; ``--minutes 0``

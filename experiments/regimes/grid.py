@@ -6,9 +6,8 @@ A line of ``runs.jsonl`` is one run::
      "objective": "MML", "seed": 0, "scores": {"true z": 97.3, "answer": 99.0},
      "outcomes": {"true z": "//v/...", "answer": "..."}, "seconds": 12.1}
 
-``scores`` are in percent of the questions of the development split. ``outcomes`` say which of them
-are right: a bit for each, in their order, the first in the highest bit of the first byte
-(`numpy.packbits`), in base64.
+``scores`` are in percent of the questions of the development split. ``outcomes`` say which are
+right: a bit each, in order, the first the highest of a byte (`numpy.packbits`), in base64.
 """
 
 from __future__ import annotations

@@ -40,10 +40,8 @@ class PlantedConfig:
         num_dev: number of questions to evaluate on.
         num_people: people per document; a random guess is correct with probability
             1 / ``num_people``.
-        num_verbs: verbs that questions may ask about, a multiple of ``num_people``; each occurs
-            once in every document.
-        max_passing: maximum number of further entries per person, with other verbs; drawn from
-            0 to this for each document.
+        num_verbs: verbs of questions, a multiple of ``num_people``; each is once in every document.
+        max_passing: further entries per person, with other verbs; from 0 to this for each document.
         decoys: further entries of every person, instead of a random number; their verbs may repeat.
             Z then always has `set_size` mentions.
         spurious: share of questions (of both splits) whose answer has an entry with

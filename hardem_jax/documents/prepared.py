@@ -82,8 +82,7 @@ class PreparedSplit:
     """A prepared split, opened from a folder that `prepare_split` wrote.
 
     ``positives`` and ``negatives`` are windows with and without a mention, ``questions`` those by
-    id. ``places`` ``[N, 3]`` int32 has question, document and rank within the question of each of
-    the `windows`, from 0.
+    id. ``places`` ``[N, 3]`` int32 has question, document and rank in the question of each window.
     """
 
     def __init__(self, folder: Path, *, format: str = FORMAT):

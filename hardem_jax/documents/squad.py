@@ -213,8 +213,7 @@ def _example(
         return skips.add(IMPOSSIBLE, question_id)
     if rules.require_answers and not aliases:
         return skips.add(NO_ANSWER, question_id)
-    all_required = rules.answers_are == "all required" and not rules.keep_several
-    if all_required and len(aliases) > 1:
+    if rules.answers_are == "all required" and not rules.keep_several and len(aliases) > 1:
         return skips.add(SEVERAL_SPANS, question_id)
     mention = _first_mention(answers, document.text)
     if mention is None and any(start is not None for _, start in answers[:1]):

@@ -112,8 +112,7 @@ class Window:
             [CLS] question [SEP] context [SEP] for BERT.
         context_start: position of the first context token.
         offsets: ``[C, 2]`` int32, character span in ``text`` of each context token.
-        solutions: ``[Z, 2]`` int32, first and last token position (inclusive) of each
-            mention, in document order.
+        solutions: ``[Z, 2]`` int32, first and last token of each mention, in document order.
         true_solution: index of the annotated mention in ``solutions``; -1 if unknown or outside.
         lead: characters of ``text`` that are choices, see `WindowConfig`.
         texts: ``[Z]`` int32, where an answer consists of several texts, which one each of

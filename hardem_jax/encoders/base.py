@@ -156,8 +156,7 @@ class Encoder(nnx.Module):
                 they come first in each row: cuDNN's kernel only counts them.
             token_type_ids: int [B, T], 0 for the first text of an input and 1 for the second.
                 `None` means all 0. Architectures without token types ignore it.
-            positions: int [B, T], below `config.max_tokens`, which is not checked. `None` means
-                0, 1, ... in every row.
+            positions: int [B, T], below `config.max_tokens` (not checked); `None` is 0, 1, ...
             segments: int [B, T], or `Texts`. A token attends only to real tokens of its own
                 segment, so that several inputs can share a row. `None` means one input per row.
             rngs: source of the dropout key (stream `dropout`); `None` turns dropout off.

@@ -106,6 +106,11 @@ def dense(
     return Linear(inputs, outputs, kernel_init=KERNEL_INIT, dtype=dtype, rngs=rngs, **options)
 
 
+def take(x: jax.Array, places: jax.Array) -> jax.Array:
+    """``[B, T, ...]``, ``[B, N]`` -> ``[B, N, ...]``."""
+    return jax.vmap(lambda row, place: row[place])(x, places)
+
+
 @jax.custom_vjp
 def masked_max(x: jax.Array, where: jax.Array) -> jax.Array:
     """Maximum over the positions `where`, 0 without any: [..., T, D], [..., T] -> [..., D].

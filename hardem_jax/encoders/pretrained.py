@@ -58,8 +58,7 @@ def load_encoder(
     Reads `model.safetensors`, its sharded form with an index, or `pytorch_model.bin` (sharded or
     not; needs torch), in float32, float16 or bfloat16, with or without the name of the encoder
     before the names of its tensors (`bert.`). Poolers and pre-training heads are ignored. The heads
-    of a fine-tuned model are an error unless they are named in `ignore`, and so is any unknown
-    tensor.
+    of a fine-tuned model are an error unless named in `ignore`, and so is any unknown tensor.
 
     Args:
         name_or_path: a folder with `config.json` and weights, or a model name on the hub.
@@ -233,8 +232,7 @@ def read_architecture(folder: Path) -> tuple[Architecture, EncoderConfig]:
 def architecture(model_type: Any) -> Architecture:
     """The architecture of a `model_type`; `InputError` if it is not supported."""
     if not isinstance(model_type, str) or model_type not in _MODULES:
-        names = ", ".join(_MODULES)
-        raise InputError(f"model_type: expected one of {names}, found {model_type!r}")
+        raise InputError(f"model_type: expected one of {', '.join(_MODULES)}, found {model_type!r}")
     return importlib.import_module(f"{__package__}.{_MODULES[model_type]}").ARCHITECTURE
 
 

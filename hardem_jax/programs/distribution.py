@@ -92,11 +92,9 @@ class ProgramDistribution:
             select, modify: ``[B, K, F]`` float, each with its own K.
             link1, link2: ``[B, K, M]`` float, each with its own K.
             kinds: ``[S, 4]``, see above.
-            select_where, modify_where, link1_where, link2_where: bool, each with the shape of its
-                logits; what can fill the slot, None for everything. The rest has no mass, and
-                logits there are ignored.
-            shape_where: ``[B, S]`` bool, the same for shapes. Shapes with a slot that nothing can
-                fill have no mass either.
+            select_where, modify_where, link1_where, link2_where: bool, shaped like their logits;
+                what can fill the slot, None for all. The rest has no mass, its logits are ignored.
+            shape_where: ``[B, S]`` bool, likewise; a shape with an unfillable slot has no mass.
         """
         rows = tuple((int(a), int(b), int(c), int(d)) for a, b, c, d in kinds)
         logits = select, modify, link1, link2
@@ -115,8 +113,7 @@ class ProgramDistribution:
         """log P(z | x) of given programs.
 
         Args:
-            programs: ``[B, Z, 5]`` int. A row of -1 (padding) has the value of shape 0 without
-                slots, that is, log P(s = 0).
+            programs: ``[B, Z, 5]`` int. A row of -1 (padding) has the value log P(s = 0).
 
         Returns:
             ``[B, Z]`` float32; -inf for a program without mass, including one that leaves a slot of

@@ -1,8 +1,7 @@
 """A parser of questions on tables: scores for every part of a program, from one encoder.
 
 The encoder reads the question and the columns' names as one text. A column is the mean of its
-tokens, a word its first token. Everything that a program may be made of is scored once, by a layer
-of its own for each slot:
+tokens, a word its first token. All that programs are made of is scored once, by a layer per slot:
 
 =============  =================================================================================
 shape          from the question: a score of its own, and one each of its result, modifier and
@@ -27,7 +26,7 @@ from flax import nnx
 
 from hardem_jax import masked
 from hardem_jax.encoders.base import Encoder, encode
-from hardem_jax.encoders.layers import dense
+from hardem_jax.encoders.layers import dense, take
 from hardem_jax.encoders.ops.fused import dropout
 from hardem_jax.programs.distribution import ProgramDistribution
 from hardem_jax.programs.solutions.rules import may_modify, may_select
@@ -248,19 +247,19 @@ class LinkHead(nnx.Module):
         head, links = self.head, batch["links"]
         field, operator, first, last = (links[..., i] for i in range(4))
         column, part = field // len(PARTS), field % len(PARTS)
-        words = _take(tokens, batch["words_first"])
+        words = take(tokens, batch["words_first"])
         terms = [
             jax.nn.one_hot(part, len(PARTS)),
             jax.nn.one_hot(operator, len(OPERATORS)),
             batch["link_facts"],
         ]
         hidden = (
-            _take(head.column(columns), column)
+            take(head.column(columns), column)
             + head.question(question)[:, None]
             + head.terms(jnp.concatenate(terms, axis=-1))
         )
         for layer, word in (self.first, first), (self.last, last):
-            spans = _take(layer(words), jnp.maximum(word, 0))
+            spans = take(layer(words), jnp.maximum(word, 0))
             hidden += jnp.where(word[..., None] >= 0, spans, 0.0)
         return jnp.moveaxis(head.output(drop(jnp.tanh(hidden))), -1, 1)
 
@@ -292,8 +291,3 @@ def _suitable_links(batch: Mapping[str, Array], operators: np.ndarray) -> Array:
 def _mean(tokens: Array, inside: Array) -> Array:
     """``[B, T, D]``, ``[B, N, T]`` bool -> ``[B, N, D]``; zeros where there are none."""
     return jnp.einsum("bnt,btd->bnd", masked.softmax(jnp.zeros(inside.shape), inside), tokens)
-
-
-def _take(x: Array, places: Array) -> Array:
-    """``[B, T, D]``, ``[B, N]`` -> ``[B, N, D]``."""
-    return jax.vmap(lambda row, place: row[place])(x, places)

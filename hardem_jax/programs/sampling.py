@@ -1,15 +1,13 @@
 r"""Sums over, samples from and the best of the programs of a `ProgramDistribution`.
 
-Given the shape, all slots are independent of one another, but not every combination is a program:
-two links must not share a word of the question, say. Such rules concern either the two fields or
-the two links, so that
+Given the shape, slots are independent, but not every combination is a program: two links must not
+share a word of the question, say. Such rules concern the two fields or the two links, so that
 
 .. math:: \sum_z P(z) = \sum_s P(s) \; m(f, g \mid s) \; m(i, j \mid s), \qquad
     m(i, j \mid s) = \sum_i P(i \mid k_3(s)) \sum_{j : (i, j) \in rule(s)} P(j \mid k_4(s))
 
 is exact and costs one sum over pairs for each rule. Read forward, it is a sampler: it draws the
-shape by its total, the first slot by its part of that total, then the second slot among those that
-the first allows.
+shape by its total, the first slot by its part of that total, then the second as the first allows.
 """
 
 from __future__ import annotations

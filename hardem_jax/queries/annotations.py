@@ -20,9 +20,8 @@ NOT_A_SPAN = "value of the annotated query is no span of the question"
 
 
 def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.ndarray | str:
-    """The annotated query as a row of Z, ``[15]`` int16, or the reason why Z cannot hold it. Its
-    values are the first spans of the question with the same text in either case. Conditions are
-    sorted as in every Z."""
+    """The annotated query as a row of Z, ``[15]`` int16, or the reason why Z cannot hold it. Values
+    are the first spans with their text, regardless of case; conditions are sorted as in every Z."""
     columns = [condition.column for condition in query.conditions]
     shared = len(set(columns)) < len(columns)
     if len(columns) > rules.max_conditions or (shared and not rules.shared_columns):

@@ -50,8 +50,7 @@ class Train(TrainOnBuild):
         gold: folder with the official files of ``gold_split``. Their annotated queries are used for
             scoring only, never for training; None skips these scores.
         gold_split: official name of the split to evaluate on.
-        conditions: "sum" over the conditions of a query, which gives a probability, or their "mean"
-            as in the released code.
+        conditions: "sum" over those of a query, a probability, or their "mean" (released code).
         objective: which queries are trusted, or how they are looked for.
     """
 

@@ -48,8 +48,7 @@ class QueryDistribution:
     """The tables of SQLova's six modules. Build it with `from_logits`.
 
     The number of conditions and their columns are independent, as in SQLova, and so are the two
-    ends of a span. So the probabilities of well-formed queries sum to less than 1: to the
-    exponential of `log_mass`.
+    ends of a span. So the probabilities of well-formed queries sum to exp(`log_mass`), below 1.
 
     Attributes:
         select: ``[B, C]`` log P(column is selected).
@@ -102,8 +101,7 @@ class QueryDistribution:
             column: ``[B, C]`` float, whether the column has a condition (one sigmoid each).
             operator: ``[B, C, O]`` float.
             first, last: ``[B, C, O, W]`` float.
-            columns: ``[B, C]`` bool, the table's columns. Others have no mass, and logits
-                there are ignored.
+            columns: ``[B, C]`` bool, the table's; others have no mass, their logits no effect.
             words: ``[B, W]`` bool, the question's words.
         """
         word_mask = words[:, None, None, :]
@@ -125,9 +123,8 @@ class QueryDistribution:
 
         Args:
             queries: ``[B, Z, 3 + 4 K]`` int, conditions in any order. Padding of -1 is finite.
-            conditions: "mean" averages operator and span over the conditions of a query, as
-                the released code of Min et al. does. That is not a probability: it favours
-                queries with many conditions.
+            conditions: "mean" averages operator and span over the conditions of a query, as the
+                released code of Min et al. does; not a probability, it favours queries with many.
 
         Returns:
             ``[B, Z]`` float32; -inf for a query without mass. Two conditions on one column are no
@@ -273,9 +270,8 @@ class QueryDistribution:
         _, chosen = top(self.column[..., 1], limit)
         used = jnp.arange(limit)[None] < number[:, None]
         operator = argmax(self.operator)
-        at = operator[..., None, None]
         first, last = (
-            argmax(jnp.take_along_axis(table, at, axis=2)[:, :, 0])
+            argmax(jnp.take_along_axis(table, operator[..., None, None], axis=2)[:, :, 0])
             for table in (self.first, self.last)
         )
         parts = (jnp.take_along_axis(x, chosen, axis=1) for x in (operator, first, last))

@@ -28,7 +28,7 @@ from flax import nnx
 from hardem_jax import masked
 from hardem_jax.encoders.base import Encoder, encode_layers
 from hardem_jax.encoders.config import ValueUnits
-from hardem_jax.encoders.layers import dense
+from hardem_jax.encoders.layers import dense, take
 from hardem_jax.encoders.lstm import BiLSTMs, last_output
 from hardem_jax.errors import InputError
 from hardem_jax.placement import platform_of
@@ -146,7 +146,7 @@ class SQLova(nnx.Module):
         words = jnp.where(batch["words_where"], batch["words_first"], 0)
         units, units_where = question[_VALUE], question_where
         if self.value_units == "words":
-            units, units_where = _take(units, words), batch["words_where"]
+            units, units_where = take(units, words), batch["words_where"]
         first, last = self.value(context[_VALUE], headers[_VALUE], units)
         pooled = masked.softmax(self.number_pool(question[_NUMBER])[..., 0], question_where)
         found = QueryDistribution.from_logits(
@@ -242,9 +242,8 @@ class ColumnHead(nnx.Module):
 class SpanHead(nnx.Module):
     """Scores of first and last words, given a column and an operator.
 
-    Hidden units are tanh of a linear function of context, header, operator and word. Each term is
-    computed on its own and added, so that nothing of size columns x operators x words is multiplied
-    by a matrix before tanh.
+    Hidden units are tanh of a sum of linear terms of context, header, operator and word. Each is
+    computed on its own, so before tanh no matrix multiplies columns x operators x words vectors.
     """
 
     def __init__(self, size: int, *, rngs: nnx.Rngs):
@@ -284,15 +283,10 @@ class SpanHead(nnx.Module):
         return first, last
 
 
-def _take(x: Array, places: Array) -> Array:
-    """``[B, T, ...]``, ``[B, N]`` -> ``[B, N, ...]``."""
-    return jax.vmap(lambda row, place: row[place])(x, places)
-
-
 def _project(lstms: BiLSTMs, tokens: Array, places: Array) -> Array:
     """`BiLSTMs.project` of the tokens ``[B, T, I]`` at these places ``[B, N]``. The projection is
     the largest product outside the encoder, so it is applied to the fewer rows: N of a text that is
     a part of the input, T where padding makes N larger."""
     if places.shape[1] < tokens.shape[1]:
-        return lstms.project(_take(tokens, places))
-    return _take(lstms.project(tokens), places)
+        return lstms.project(take(tokens, places))
+    return take(lstms.project(tokens), places)

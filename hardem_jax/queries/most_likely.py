@@ -127,9 +127,8 @@ class AllowedQueries:
         """Results by probability, that of all queries of Z_tot that lead to them (marginalised).
 
         Executes heads over sets of rows, most likely first, until no result can overtake the best
-        and all but a thousandth of the probability of Z_tot was seen. Also returns the share that
-        was not seen: the first result is certain to be the most likely one if it leads the second
-        by more.
+        and all but a thousandth of the probability of Z_tot was seen. Also returns the share not
+        seen: the first result is certain to be the most likely one if it leads the second by more.
         """
         heads, groups = self._heads(scores), self._groups(scores, 1)
         mass = [_log_sum(score for score, _ in best) for best in heads]
@@ -167,10 +166,9 @@ class AllowedQueries:
                 second = max(second, before + share)
             lead = found[leader][0]
         constant = total + scores.no_conditions
-        ranked = sorted(found.items(), key=lambda item: -item[1][0])
         results = [
             ScoredResult(list(result), constant + math.log(share), row)
-            for result, (share, _, row) in ranked
+            for result, (share, _, row) in sorted(found.items(), key=lambda item: -item[1][0])
         ]
         return results, max(left, 0.0) if queue else 0.0
 

@@ -8,9 +8,8 @@ n columns is then the elementary symmetric polynomial
 
 .. math:: e_n(w_1 \ldots w_C) = e_n(w_1 \ldots w_{C-1}) + w_C \, e_{n-1}(w_1 \ldots w_{C-1}),
 
-one column at a time. The same table, read backwards, gives samples: the last column has one of the
-n conditions with probability :math:`w_C e_{n-1} / e_n`, and so on (forward filtering, backward
-sampling).
+one column at a time. Backwards, the table gives samples (forward filtering, backward sampling): the
+last column has one of the n conditions with probability :math:`w_C e_{n-1} / e_n`, and so on.
 
 Here, impossible parts have the finite `_FLOOR` instead of -inf, so that no -inf is subtracted from
 another and every gradient is finite.

@@ -146,8 +146,7 @@ def find_queries(
         The queries, those with fewer conditions first; at most ``rules.cap``.
 
     Raises:
-        InputError: the table has columns of different lengths, or one of the arguments is beyond
-            what Z can hold.
+        InputError: columns differ in length, or an argument is beyond what Z can hold.
         TypeError: an argument has the wrong type.
 
     Example:

@@ -34,8 +34,7 @@ def words(text: str) -> list[str]:
 
 
 def words_and_bigrams(text: str) -> list[str]:
-    """Words, then all pairs of adjacent words, of which none is a stop word (Chen et al., 2017,
-    section 3.1)."""
+    """Words, then adjacent pairs, none with a stop word (Chen et al., 2017, section 3.1)."""
     terms = search_terms(text, join=False)
     kept = [term not in stop_words() for term in terms]
     stems = _stemmer().stemWords(terms)
@@ -46,8 +45,7 @@ def words_and_bigrams(text: str) -> list[str]:
 
 @functools.cache
 def stop_words() -> frozenset[str]:
-    """English stop words. Contractions are split at the apostrophe, as in texts: "don't" is "don"
-    and "t"."""
+    """English stop words, split at apostrophes as in texts: "don't" is "don" and "t"."""
     from bm25s.stopwords import STOPWORDS_EN_PLUS  # the library imports jax and scipy
 
     return frozenset(word for entry in STOPWORDS_EN_PLUS for word in _WORD.findall(entry))

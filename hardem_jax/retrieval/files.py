@@ -140,8 +140,7 @@ def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[tuple[str, Pas
 
 def read_run(path: PathLike, *, top: int) -> dict[str, Ranking]:
     """The best ``top`` passages of each question of a run, TREC's or Pyserini's. TREC's are ordered
-    by score, as trec_eval does it; their rank is not read. Equal scores and Pyserini's passages
-    keep the order of the file."""
+    by score, not rank, as in trec_eval. Ties and Pyserini's passages keep the file's order."""
     found = _pyserini(path) if first_character(path) == b"{" else _trec(path, top)
     kept = {question: _best(ranking, top) for question, ranking in found.items()}
     if not any(kept.values()):

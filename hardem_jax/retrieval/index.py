@@ -107,8 +107,7 @@ def _index_passages(
 
 
 def _index_articles(folder: Path, article_of: np.ndarray, config: ArticleConfig) -> None:
-    """Writes log(1 + tf) of the terms of every article, as a sparse matrix without empty
-    columns."""
+    """Writes log(1 + tf) of every article's terms, as a sparse matrix without empty columns."""
     count = config.counter()
     total = int(article_of.max()) + 1
     articles = counted(_article_texts(folder, article_of), "articles", total=total)

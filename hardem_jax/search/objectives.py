@@ -245,8 +245,7 @@ class Reinforce:
 
     is unbiased. The loss has this gradient; its value means nothing. The baseline b is the mean
     reward of the other samples (Kool et al., 2019), which keeps the estimate unbiased, or 0. Under
-    either, a question whose samples have no reward contributes no gradient. The mean is over all
-    questions.
+    either, a question without rewarded samples contributes no gradient. The mean is over all.
 
     Example:
         >>> Reinforce(samples=8)
@@ -422,10 +421,9 @@ class MAPO:
 class MAPOX(MAPO):
     r"""MAPO that begins as iterative ML (Agarwal et al., 2019).
 
-    Iterative ML gives all solutions that were found the same weight, and so keeps the model spread
-    over many of them: its ``warmup`` steps fill the memory that MAPO then starts from. As in MAPO,
-    the likelihood is that of P', the mean is over all questions, and what was explored counts from
-    the next visit on.
+    Iterative ML gives all solutions found the same weight, and so keeps the model spread over many
+    of them: its ``warmup`` steps fill the memory that MAPO starts from. As in MAPO, the likelihood
+    is that of P', the mean over all questions, and what was explored counts from the next visit on.
 
     Example:
         >>> MAPOX(warmup=500).alpha

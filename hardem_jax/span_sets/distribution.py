@@ -74,8 +74,7 @@ class TaggingDistribution:
         """log P(z | x) of taggings that mark some of the given mentions, and nothing else.
 
         Args:
-            mentions: ``[B, M, 2]`` int, first and last token, both inclusive. Padding may hold
-                any valid position.
+            mentions: ``[B, M, 2]`` int, first and last token, inclusive; valid in padding, too.
             chosen: ``[B, Z, M]`` bool, the mentions that each tagging marks.
 
         Returns:
@@ -94,8 +93,7 @@ class TaggingDistribution:
         """The most likely tagging that is well-formed: no I after an O or at the very start.
 
         Args:
-            empty: whether it may mark nothing. Otherwise it is the most likely one with a span, in
-                rows that have a token.
+            empty: whether it may mark nothing; if not, it has a span in every row with a token.
 
         Returns:
             ``[B, T]`` int32 tags. IO taggings are all well-formed.

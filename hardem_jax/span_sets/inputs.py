@@ -46,8 +46,7 @@ def taggings_of(
 
 
 def window_with_z(windows: Sequence[Window]) -> int | None:
-    """Index of the first window with the largest Z, which stands for that of its question; None if
-    none has any."""
+    """Index of the first window with the largest Z, that of its question; None if none has any."""
     best = max(range(len(windows)), key=lambda i: windows[i].num_solutions, default=None)
     return best if best is not None and windows[best].num_solutions else None
 

@@ -44,9 +44,8 @@ class TaggedReader(nnx.Module):
         num_tags: 2 for inside and outside, 3 to tell where a span begins, too.
 
     Calling it takes a batch with ``token_ids`` and ``token_type_ids`` ``[B, T]`` int32, ``where``
-    ``[B, T]`` bool (real tokens), ``words`` ``[B, W]`` int32 (first token of each word) and
-    ``words_where`` ``[B, W]`` bool, and returns a `TaggedReading`. ``rngs`` with the stream
-    ``dropout`` turns dropout on.
+    ``[B, T]`` bool (real tokens), ``words`` ``[B, W]`` int32 (their first tokens), ``words_where``
+    ``[B, W]`` bool, and returns a `TaggedReading`. Stream ``dropout`` of ``rngs`` turns dropout on.
 
     Example:
         >>> from hardem_jax.encoders.bert import Bert, BertConfig

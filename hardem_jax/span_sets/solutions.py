@@ -1,8 +1,7 @@
 """Sets of spans as solutions: every text of an answer, each at one or more of its mentions.
 
 An answer of several texts, as in Quoref or DROP, does not say which mentions are meant. Z holds the
-sets of mentions in which each text occurs at least once, and no two overlap. Executing a set, f(z),
-reads the distinct texts.
+sets of mentions that hold each text and no overlap. Executing one, f(z), reads the distinct texts.
 """
 
 import itertools

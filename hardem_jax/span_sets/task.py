@@ -135,12 +135,11 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
     def decode(self, found: TaggedReading, batch: Mapping[str, Array]) -> dict[str, Array]:
         tags = found.taggings.mode(empty=False)
         own = jnp.take_along_axis(found.taggings.tags, tags[..., None], axis=-1)[..., 0]
-        in_z = found.taggings.log_prob(batch["mentions"], batch["solutions"])
         return {
             "answerable": jax.nn.log_softmax(found.selector_logits)[:, 1],
             "tags": tags,
             "log_prob": jnp.sum(own, axis=-1, where=batch["words_where"]),
-            "solutions": in_z,
+            "solutions": found.taggings.log_prob(batch["mentions"], batch["solutions"]),
         }
 
     def reading(

@@ -72,8 +72,7 @@ def load_reader(
         name_or_path: a folder with ``config.json`` and weights, or a model name on the hub.
         softmax_over: see `SpanReader`; None for what ``config.json`` says, and "tokens" where it
             says nothing, as such models were trained.
-        rngs: stream ``params`` initialises the selector if the checkpoint has none; None makes
-            that an error.
+        rngs: stream ``params`` initialises a selector that the checkpoint lacks; an error if None.
         **options: ``dtype``, ``remat``, ``attention``, ``scan_layers``, ``hidden_dropout``,
             ``attention_dropout`` and ``ignore`` of `load_encoder`. With "qa_classifier" in
             ``ignore``, a selector in the checkpoint is left out, and a new one needs ``rngs``.

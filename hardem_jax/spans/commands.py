@@ -152,9 +152,8 @@ class Evaluate(EvaluateCommand):
     """Score a trained reader with the official metric.
 
     Attributes:
-        predictions: write the answers here, as a JSON object from question id to answer, which
-            the evaluators of SQuAD and TriviaQA read (ids in TriviaQA's web domain are
-            ``QuestionId--Filename``).
+        predictions: write a JSON object from question id to answer here, which the evaluators of
+            SQuAD and TriviaQA read (ids in TriviaQA's web domain: ``QuestionId--Filename``).
         nbest: write the best answers to each question here, as a JSON object from question id to a
             list of objects: ``text``, ``probability``, ``document``, counted from 0 among those
             that `prepare` kept, and ``start`` and ``end``, its characters there; null for a choice.

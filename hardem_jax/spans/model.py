@@ -46,16 +46,14 @@ class SpanReader(nnx.Module):
     Args:
         encoder: gives ``[B, T, D]`` from token ids.
         rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT.
-        softmax_over: positions at which a span may begin or end. "context" excludes
-            question, special tokens and padding; "tokens" excludes only padding,
-            as in the paper's formula.
+        softmax_over: positions at which a span may begin or end. "context" excludes question,
+            special tokens and padding; "tokens" excludes only padding, as in the paper's formula.
         selector_input: what the selector reads of the last layer: its maximum over all real tokens
             ("max", the paper), or the activations of the first token ("first", DPR).
 
-    Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids``
-    ``[B, T]`` int32, ``where`` ``[B, T]`` bool (real tokens) and ``context`` ``[B, T]``
-    bool (tokens of the paragraph), and returns a `Reading`. ``rngs`` with the stream
-    ``dropout`` turns dropout on.
+    Calling it takes a batch with ``token_ids`` and ``token_type_ids`` ``[B, T]`` int32, ``where``
+    ``[B, T]`` bool (real tokens) and ``context`` ``[B, T]`` bool (tokens of the paragraph), and
+    returns a `Reading`. ``rngs`` with the stream ``dropout`` turns dropout on.
 
     Example:
         >>> from hardem_jax.encoders.bert import Bert, BertConfig

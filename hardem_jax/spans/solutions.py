@@ -44,8 +44,7 @@ class RougeRules:
 
     The default is the paper's argmax rule: all spans with the best score. Its noisy variant is
     ``keep=5``: all spans that score at least as high as the fifth best. As in the released
-    conversion, spans are counted, not distinct texts or scores: a text that occurs five times can
-    fill all five places.
+    conversion, spans are counted, not distinct texts or scores: one text can fill all five places.
 
     Attributes:
         keep: number of best spans to keep; equal scores rank in document order.
@@ -84,8 +83,7 @@ def enumerate_rouge_spans(
 
     Args:
         text: the document, W words separated by white space.
-        questions: the answers of each question, tokenised like the text. A question without
-            answers has an empty Z.
+        questions: the answers of each, tokenised like the text. One without any has an empty Z.
         rules: which spans make up Z; None for the argmax rule.
 
     Returns:

@@ -185,8 +185,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             and ``true z, not first``, where the true mention is not the first. With a
             ``sweep``, the metric's first score from the first n documents, ``em n=...``, and
             ``recall n=...``, percent of all questions with a mention in one of them. For SQuAD 2.0
-            also what `hardem_jax.documents.metrics.squad2.best_thresholds` finds. No scores if the
-            golds are not known.
+            also `hardem_jax.documents.metrics.squad2.best_thresholds`. No scores without golds.
         """
         limits = (None, *self.inference.sweep)
         keep = self.inference.keep

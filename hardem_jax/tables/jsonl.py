@@ -1,14 +1,12 @@
 """Reader for your own questions on tables, with answers and no queries.
 
-Rows are those of `hardem_jax.data.rows`. In JSON, each table may stand before the first question on
-it:
+Rows are those of `hardem_jax.data.rows`. In JSON, a table may stand before its first question:
 
     {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
     {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["Bo"], "match": "cells"}
 
 A question may name a table file instead, below ``tables/`` next to the file of questions; it is
-read by `read_csv_table`. So do the rows of CSV, where the cells of an answer of several stand
-between vertical bars:
+read by `read_csv_table`. So do the rows of CSV, where vertical bars separate an answer's cells:
 
     question,table,answer
     Who scored 5 goals?,players.csv,Bo
@@ -98,8 +96,7 @@ def read_table(
     record: dict[str, Any], place: str, *, lower: bool = False, skips: ExclusionCounts | None = None
 ) -> Table:
     """The table of a JSON object with "id", "header", "types" and "rows". ``lower`` lower-cases its
-    cells. Rows of different lengths are fitted, with a warning to ``skips``, or an error if it is
-    None."""
+    cells. Rows of different lengths are fitted with a warning to ``skips``, an error if None."""
     id = get_id(record, "id", place)
     if id is None:
         raise InputError(f"{place}: expected a table with 'id', found one without")
@@ -111,8 +108,7 @@ def read_table(
         rows.append(tuple(_cell(cell, lower, f"{place}: row {number}") for cell in row))
     if skips is not None and any(len(row) != len(header) for row in rows):
         skips.warn(RAGGED, id)
-        nothing = (None,) * len(header)
-        rows = [(row + nothing)[: len(header)] for row in rows]
+        rows = [(row + (None,) * len(header))[: len(header)] for row in rows]
     try:
         return Table(id, header, types, tuple(rows))
     except ValueError as error:

@@ -8,8 +8,7 @@ Most are *crossed* with the question: a decision of the solution, such as its ag
 with each of `CUES`, groups of English words that ask for something. The others say how well a
 solution fits its question, whatever either is about.
 
-Cues are found in the text once, before training. All else is computed on the device from what a
-batch has anyway.
+Cues are found in the text once, before training. The device computes all else from the batch.
 """
 
 from __future__ import annotations

@@ -138,8 +138,7 @@ def result_texts(result: Iterable[Cell]) -> tuple[str, ...]:
 
     NULL is not an item. Floats are written with fifteen digits, whole ones up to 2^53 with all, so
     that a cell that was read from a text gives its number again. One that is whole to twelve digits
-    is written as a whole number: the evaluator would truncate a difference that rounding left at
-    2.9999999999999 to 2.
+    is written as whole: the evaluator would truncate 2.9999999999999, a rounded difference, to 2.
 
     Example:
         >>> result_texts([2004.0, 0.1 + 0.2, "bangkok", None])

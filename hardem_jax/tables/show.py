@@ -114,8 +114,7 @@ def to_cell(value: Any, where: str) -> Cell:
         return None
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()  # pandas has midnights for dates
-    is_time = isinstance(value, (datetime.date, datetime.time))
-    if is_time or isinstance(value, bool):
+    if isinstance(value, (datetime.date, datetime.time, bool)):
         return str(value)
     cell = plain_cell(value, where)
     is_long = isinstance(cell, int) and not -(2**63) <= cell < 2**63

@@ -94,8 +94,7 @@ def plain_cell(cell: Any, where: str) -> Cell:
 
 def column_names(header: Sequence[str]) -> list[str]:
     """Distinct names, regardless of case, as SQLite compares them. The first column with a name
-    keeps it. Others, and those without a name, get their number appended, repeatedly if the table
-    already has that name."""
+    keeps it; others, and those without, get their number appended, again while that is taken."""
     names, seen = [], {""}
     taken = {name.lower() for name in header}
     for number, name in enumerate(header, start=1):
@@ -112,9 +111,8 @@ def split_words(question: str) -> np.ndarray:
     """The offsets of the words of a question, ``[W, 2]`` int32, end exclusive.
 
     A word is a run of letters, digits and underscores, or one other non-blank character; a Chinese
-    character is a word, too, for nothing marks where longer ones begin. Every word boundary is a
-    boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
-    whatever the vocabulary.
+    character is a word, too, for nothing marks where longer ones begin. Wordpieces of BERT's
+    tokenizers never cross a boundary of words, so a span of words is one of wordpieces.
     """
     check_text(question, "question")
     return np.array([match.span() for match in _WORD.finditer(question)], np.int32).reshape(-1, 2)

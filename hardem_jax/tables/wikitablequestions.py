@@ -9,8 +9,7 @@ In the TSV files, a backslash precedes what is not meant literally: ``\n`` is a 
 pipe, ``\\`` a backslash; items of an answer are separated by pipes. In the CSV files, it stands
 before quotation marks and backslashes within quotes.
 
-There is no query at all: a query is right if its result matches the answer, see
-`hardem_jax.tables.metrics`.
+No query is given: one is right if its result matches the answer, see `hardem_jax.tables.metrics`.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def read_wikitablequestions(
     filled up, and of a table without rows.
 
     Raises:
-        InputError: a file is missing or not in this layout, a table file is broken, or the tagged
-            file lacks a question.
+        InputError: a file is missing, broken or not in this layout, or a question is not tagged.
     """
     file = Path(folder, "data", f"{split}.tsv")
     tagged_file = Path(folder, tagged_name(split)) if tagged else None

@@ -1,11 +1,9 @@
 """Commands that prepare: what they record, replace and refuse."""
 
-import json
-
 import pytest
 
 from experiments import squad_layout, triviaqa
-from tests.commands import WINDOWS, call, fails
+from tests.commands import WINDOWS, call, fails, meta_of
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 
 
@@ -23,10 +21,6 @@ def flags(root, out, *more):
         *("--evidence", root / "evidence", "--out", out),
         *("--tokenizer", root / "bert", *WINDOWS, *more),
     ]
-
-
-def meta_of(folder):
-    return json.loads((folder / "meta.json").read_text())
 
 
 def test_every_flag_that_determines_a_split_is_recorded(root, tmp_path):

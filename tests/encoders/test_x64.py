@@ -8,11 +8,7 @@ from flax import nnx
 from hardem_jax.encoders.lstm import BiLSTMs
 from hardem_jax.equations.qanet import PassageQuestionAttention
 
-
-@pytest.fixture(autouse=True)
-def x64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 def test_lstms_return_float32():

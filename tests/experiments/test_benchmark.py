@@ -1,5 +1,6 @@
 """The benchmarks at tiny sizes: what they compute and write, never how fast."""
 
+import functools
 import json
 import os
 import time
@@ -13,25 +14,17 @@ from experiments.benchmark.steps.jax_steps import TrainingStep
 from experiments.benchmark.steps.setting import STEPS, Setting, step_flops
 from experiments.benchmark.train_step import interleave
 from experiments.report import Report
-from hardem_jax.cli.command import run_command
-from tests.commands import said
+from tests import commands
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
 TINY += ["--rounds", "2", "--steps", "1"]
 SETTING = Setting("tiny", rows=6, tokens=40, solutions=50, shortest=0.5)
-
-
-def fails(capsys, *arguments):
-    """Runs a command that must end with exit code 2; returns what it says."""
-    with pytest.raises(SystemExit) as stop:
-        run_command(train_step.TrainStep, prog="test", argv=arguments)
-    assert stop.value.code == 2
-    return said(capsys)
+fails = functools.partial(commands.fails, train_step.TrainStep)
 
 
 def run(capsys, out, *arguments):
     """The JSON file and what was printed."""
-    run_command(train_step.TrainStep, prog="test", argv=[*TINY, *arguments, "--out", str(out)])
+    commands.call(train_step.TrainStep, *TINY, *arguments, "--out", out)
     return json.loads(out.read_text()), capsys.readouterr().out
 
 

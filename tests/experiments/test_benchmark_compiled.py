@@ -2,20 +2,15 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from experiments.benchmark import compiled
 from experiments.benchmark.compiled import Chip, collectives, kernels_by_kind
-from hardem_jax.cli.command import run_command
-from tests.commands import said
+from tests.commands import fails
+from tests.processes import python
 
-ROOT = Path(__file__).resolve().parents[2]
 HLO = """
 %all-reduce-scatter.1 (a: f32[8,4], b: f32[8]) -> (f32[4,4], f32[4]) {
   %all-reduce.5 = (f32[8,4]{1,0}, f32[8]{0}) all-reduce(%a, %b), channel_id=9
@@ -60,12 +55,8 @@ def test_collectives_are_counted_once_with_their_bytes():
 
 def compiled_in_a_process(out, *flags, task="spans"):
     """What the command says of a step, in a process without the tests' devices."""
-    command = [sys.executable, "-m", "experiments.benchmark.compiled", "--tasks", task]
-    command += ["--attention-dropout", "0", "--out", str(out), *flags]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    command = ("-m", "experiments.benchmark.compiled", "--tasks", task, "--out", out)
+    python(*command, "--attention-dropout", 0, *flags, JAX_PLATFORMS="cpu")
     [result] = json.loads(out.read_text())["results"]
     return result
 
@@ -231,7 +222,4 @@ def test_naqanet_on_a_gpu_has_no_loop_over_its_blocks(tmp_path):
     ],
 )
 def test_wrong_flags_are_refused(capsys, flags, culprit):
-    with pytest.raises(SystemExit) as stop:
-        run_command(compiled.Compiled, prog="test", argv=flags)
-    assert stop.value.code == 2
-    assert culprit in said(capsys)
+    assert culprit in fails(compiled.Compiled, capsys, *flags)

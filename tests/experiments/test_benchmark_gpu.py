@@ -1,34 +1,23 @@
 """The script that measures a GPU runs to its end at a tiny size, and ends when its time is over."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import ROOT, python
 
 
-def measure(out, *flags, **environment):
-    command = [sys.executable, ROOT / ".ci" / "gpu.py", out, "--device", "cpu", "--preset", "tiny"]
-    ran = subprocess.run(
-        [*command, "--rounds", "2", "--steps", "1", *flags],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-    )
-    return ran.returncode, json.loads(out.read_text()) if out.exists() else {}
+def measure(out, *flags, code=0, **environment):
+    command = (ROOT / ".ci" / "gpu.py", out, "--device", "cpu", "--preset", "tiny")
+    python(*command, "--rounds", 2, "--steps", 1, *flags, code=code, **environment)
+    return json.loads(out.read_text()) if out.exists() else {}
 
 
 @pytest.mark.slow
 def test_every_variant_is_measured_or_says_why_not(tmp_path):
     """A compiler that fails is an entry, not the end."""
-    status, found = measure(
-        tmp_path / "out.json", "--seconds", "3000", CXX=str(tmp_path / "no-such-compiler")
-    )
-    assert status == 0
+    compiler = str(tmp_path / "no-such-compiler")
+    found = measure(tmp_path / "out.json", "--seconds", 3000, CXX=compiler)
     assert {name for name, figures in found.items() if "error" in figures} == {
         "torch.compile",
         "torch.compile, CUDA graphs",
@@ -44,5 +33,5 @@ def test_every_variant_is_measured_or_says_why_not(tmp_path):
 
 @pytest.mark.slow
 def test_the_time_is_a_limit(tmp_path):
-    status, found = measure(tmp_path / "out.json", "--seconds", "1")
-    assert status == 1 and not any("rounds" in figures for figures in found.values())
+    found = measure(tmp_path / "out.json", "--seconds", 1, code=1)
+    assert not any("rounds" in figures for figures in found.values())

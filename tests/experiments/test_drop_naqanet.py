@@ -16,6 +16,7 @@ from hardem_jax.equations.words import Vocabulary
 from hardem_jax.task.trained import Trained
 from hardem_jax.training.state import named_leaves
 from tests import commands
+from tests.tiny import drop_answer
 
 SIZES = {
     **{"word-size": 8, "character-size": 4, "num-filters": 4, "filter-width": 3},
@@ -36,10 +37,6 @@ call = functools.partial(commands.call, drop)
 fails = functools.partial(commands.fails, drop)
 
 
-def answer(number):
-    return {"number": str(number), "date": {"day": "", "month": "", "year": ""}, "spans": []}
-
-
 def write_drop(file):
     """Six passages with a difference, a number alone and a count each."""
     content = {}
@@ -53,7 +50,7 @@ def write_drop(file):
         content[f"p{i}"] = {
             "passage": f"A kick of {first} yards and a kick of {second} yards, {14 + i} points.",
             "qa_pairs": [
-                {"query_id": f"q{i}-{n}", "question": text, "answer": answer(number)}
+                {"query_id": f"q{i}-{n}", "question": text, "answer": drop_answer(str(number))}
                 for n, (text, number) in enumerate(questions.items())
             ],
         }

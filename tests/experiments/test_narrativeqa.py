@@ -1,6 +1,5 @@
 """NarrativeQA from its official layout to a score and an answer, on a tiny stand-in."""
 
-import csv
 import json
 import re
 
@@ -8,34 +7,11 @@ import pytest
 
 from experiments import narrativeqa
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES
-from tests.commands import WINDOWS, call, evaluation
-from tests.tiny import PEOPLE, PLACES, write_checkpoint
+from tests.commands import WINDOWS, call, evaluation, meta_of
+from tests.data.builders.inputs import write_narrativeqa
+from tests.tiny import write_checkpoint
 
 NUM_DOCUMENTS = 8
-
-
-def write_narrativeqa(folder):
-    """Two questions on each summary and set; the answer to the second is nowhere near."""
-    questions = [
-        ["document_id", "set", "question_tokenized", *(f"answer{i}_tokenized" for i in "12")]
-    ]
-    summaries = [["document_id", "set", "summary_tokenized"]]
-    for split in ("train", "valid"):
-        for i in range(NUM_DOCUMENTS):
-            document = f"{split}-{i}"
-            person, other, place = PEOPLE[i], PEOPLE[(i + 3) % 8], PLACES[i]
-            summary = f"{person} saw {other} .\n{person} lives in {place} . {other} met {person} ."
-            summaries.append([document, split, summary])
-            ask = [f"Who lives in {place} ?", person, f"It is {person}"]
-            questions += [
-                [document, split, *ask],
-                [document, split, "How ?", "By train", "Zeppelin"],
-            ]
-    (folder / SUMMARIES).parent.mkdir(parents=True)
-    for name, rows in ((QUESTIONS, questions), (SUMMARIES, summaries)):
-        with open(folder / name, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(rows)
-    return folder
 
 
 def prepare_flags(root, out, *more):
@@ -48,7 +24,7 @@ def root(tmp_path_factory):
     """The files, a checkpoint and prepared splits."""
     root = tmp_path_factory.mktemp("narrativeqa")
     write_checkpoint(root / "bert")
-    write_narrativeqa(root / "official")
+    write_narrativeqa(root / "official", documents=NUM_DOCUMENTS)
     call(narrativeqa, *prepare_flags(root, root / "train"))
     call(narrativeqa, *prepare_flags(root, root / "dev", "--split", "valid"))
     return root
@@ -62,10 +38,6 @@ def run_flags(root, command, out, *more):
         *("--loop.num-steps", 2, "--loop.eval-every", 1),
         *("--loop.log-every", 1, "--loop.no-progress", *more),
     ]
-
-
-def meta_of(folder):
-    return json.loads((folder / "meta.json").read_text())
 
 
 def test_prepared_splits_tell_what_they_hold(root, capsys):

@@ -7,20 +7,16 @@ from flax import nnx
 
 from experiments.quickstart.__main__ import Quickstart
 from experiments.quickstart.problem import start_by_matching
-from hardem_jax.cli.command import run_command
 from hardem_jax.encoders.bert import Bert, BertConfig
-from tests.commands import said
+from tests.commands import call, fails
 from tests.marks import slow
-
-
-def call(*arguments):
-    run_command(Quickstart, prog="quickstart", argv=[str(a) for a in arguments])
 
 
 @pytest.mark.slow
 def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     # One problem of the two, which the checks of the project run in full size anyway.
     call(
+        Quickstart,
         *("--problems", "spans", "--spans.num-train", 32, "--spans.num-dev", 20),
         *("--spans-training.steps", 4, "--spans-training.batch-size", 8),
         *("--spans-training.width", 16, "--out", tmp_path / "out"),
@@ -41,10 +37,7 @@ def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     ],
 )
 def test_what_a_person_got_wrong_is_told(flags, culprit, capsys):
-    with pytest.raises(SystemExit) as stop:
-        call(*flags)
-    assert stop.value.code == 2
-    assert culprit in said(capsys)
+    assert culprit in fails(Quickstart, capsys, *flags)
 
 
 @pytest.mark.parametrize("look", [1, *slow(-1)])

@@ -1,6 +1,7 @@
 """The grid of regimes: what it runs, what it keeps, and what its maps are made of."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -19,15 +20,11 @@ from experiments.regimes.grid import (
     unpack,
 )
 from hardem_jax.analysis.statistics import difference
-from hardem_jax.cli.command import run_command
-from tests.commands import said
+from tests import commands
 
 TINY = ("--maps", "size-noise", "--values.size", "2", "--values.noise", "0", "0.5", "--seeds", "0")
 TINY += ("--objectives", "mml", "hard-em", "--steps", "3", "--num-train", "64", "--num-dev", "20")
-
-
-def call(*arguments):
-    run_command(Regimes, prog="regimes", argv=[str(a) for a in arguments])
+call = functools.partial(commands.call, Regimes)
 
 
 def made_up(knobs, objective, seed, right):
@@ -113,10 +110,7 @@ def test_maps_are_differences_on_the_seeds_that_both_objectives_have(tmp_path):
     ],
 )
 def test_what_a_person_got_wrong_is_told(flags, culprit, capsys, tmp_path):
-    with pytest.raises(SystemExit) as stop:
-        call(*flags, "--out", tmp_path)
-    assert stop.value.code == 2
-    assert culprit in said(capsys)
+    assert culprit in commands.fails(Regimes, capsys, *flags, "--out", tmp_path)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import wikisql
 from experiments.paper.set_sizes import SetSizes, largest_count, neighbours, time
-from hardem_jax.cli.command import parse, run_command
+from hardem_jax.cli.command import parse
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.errors import InputError
 from hardem_jax.settings import to_json
@@ -123,7 +123,7 @@ def test_subsets_of_a_build_from_end_to_end(tmp_path, capsys):
         *("--loop.num-steps", 1, "--loop.no-progress", "--seeds", 0, "--num-devices", 1),
         *("--shown", 0, "--objectives", "mml", "--targets", 4, "--subset-questions", 5),
     ]
-    run_command(SetSizes, prog="test", argv=[str(argument) for argument in arguments])
+    commands.call(SetSizes, *arguments)
     assert "5 questions" in capsys.readouterr().out
     [cell] = json.loads((tmp_path / "runs" / "cells.json").read_text())["cells"].values()
     assert {"accuracy", "logical form"} <= cell["MML"].keys()
@@ -131,7 +131,5 @@ def test_subsets_of_a_build_from_end_to_end(tmp_path, capsys):
     settings = config["settings"]
     assert settings["target"] == "4.0" and settings["subset_questions"] == "5"
     assert (tmp_path / "runs" / "set_sizes.png").stat().st_size > 5_000
-    with pytest.raises(SystemExit, match="2"):
-        wrong = [*arguments, "--subset-questions", 1000]
-        run_command(SetSizes, prog="test", argv=[str(argument) for argument in wrong])
-    assert "expected 1000 questions" in capsys.readouterr().err
+    line = commands.fails(SetSizes, capsys, *arguments, "--subset-questions", 1000)
+    assert "expected 1000 questions" in line

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 
 from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
-from hardem_jax.cli.command import run_command
 from hardem_jax.data.built import open_build
 from hardem_jax.equations.records import to_numeric_question
 from hardem_jax.queries.records import to_query_question
@@ -18,7 +17,7 @@ from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 def tabulate(capsys, *folders):
     """The cells of each row, by its first."""
     capsys.readouterr()
-    run_command(solution_sets.SolutionSets, prog="test", argv=["--data", *map(str, folders)])
+    call(solution_sets.SolutionSets, "--data", *folders)
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return {name: cells for name, *cells in rows}

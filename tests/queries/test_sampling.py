@@ -35,8 +35,7 @@ def is_within(row, query):
     return HEADS[row, query[0], query[1]] and all(part in LINKS[row] for part in clause)
 
 
-def values(seed=0, fill=None):
-    return logits(seed, fill)
+values = logits
 
 
 def distribution(values):

@@ -14,7 +14,6 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.errors import InputError
 from hardem_jax.queries.config import QueryInference
-from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.search import MAX_LINKS, QueryExecutor
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
@@ -25,7 +24,7 @@ from hardem_jax.task import start
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.step import accumulated_value_and_grad
 from tests.marks import slow
-from tests.queries.test_task import RULES, SHAPES, TABLE, question
+from tests.queries.test_task import RULES, SHAPES, TABLE, distribution, question
 from tests.tables.search_runs import OneByOne, learns_and_resumes
 from tests.task.listed import Listed
 
@@ -45,8 +44,7 @@ class Tables(nnx.Module):
     def __call__(self, batch, *, rngs=None):
         rows = len(batch["item"])
         logits = {n: jnp.repeat(param[...][None], rows, 0) for n, param in self.logits.items()}
-        yes = jnp.ones((rows, 2), bool)
-        return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
+        return distribution(logits)
 
 
 def executor(questions=QUESTIONS, rules=RULES):
@@ -203,13 +201,9 @@ def test_questions_without_a_given_solution_are_trained_on_too():
 @pytest.mark.slow
 def test_searching_finds_queries_and_is_rewarded_more(tmp_path):
     """And a run with a memory that was killed ends as if it had not been."""
-
-    def distribution(logits, batch):
-        yes = jnp.ones((len(batch["item"]), 2), bool)
-        return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
-
     first = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
     data = QueryQuestions(questions=QUESTIONS, tables=TABLES)
     objective = BeamHardEM(beam=1, samples=8, memory=4)
     training = start.training_of(QueryTask(QueryInference(), RULES), objective, data)
-    learns_and_resumes(tmp_path, training, OneByOne(first, len(QUESTIONS), distribution), {})
+    model = OneByOne(first, len(QUESTIONS), lambda logits, batch: distribution(logits))
+    learns_and_resumes(tmp_path, training, model, {})

@@ -10,6 +10,7 @@ from hardem_jax.search.learned_rewards import learned_reward_loss
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.tables.test_learned_rewards import close
 
 # Questions, candidates of each, features of a candidate.
 B, N, F = 8, 5, 4
@@ -74,10 +75,6 @@ def unrolled(params, weights, rate=0.7):
 
     step = jax.grad(inner)(params)
     return inner(params), held_out(jax.tree.map(lambda x, g: x - rate * g, params, step))
-
-
-def close(one, other, **tolerance):
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), one, other)
 
 
 def test_the_gradient_is_that_through_the_unrolled_step():

@@ -323,11 +323,8 @@ def test_labels_differ_from_those_of_all_objectives(kind):
 
 
 def test_values_without_meaning_are_refused():
-    wrong = {Reinforce: [{"samples": 0}, {"samples": 1}], BeamMML: [{"beam": 0}]}
-    wrong |= {BeamHardEM: [{"memory": -1}], IterativeML: [{"memory": 0}], MAPOX: [{"warmup": -1}]}
-    wrong |= {MAPO: [{"memory": 0}, {"alpha": 1.0}]}
-    wrong |= {MERL: [{"held_out": 1}, {"lookahead": 0.0}, {"meta_rate": float("nan")}]}
-    for kind, fields in wrong.items():
-        for options in fields:
-            with pytest.raises(ValueError, match="must|needs"):
-                kind(**options)
+    """Limits of their own; numbers that mean nothing anywhere are tried as flags."""
+    wrong = {Reinforce: {"samples": 1}, MAPO: {"alpha": 1.0}, MERL: {"held_out": 1}}
+    for kind, options in wrong.items():
+        with pytest.raises(ValueError, match="must|needs"):
+            kind(**options)

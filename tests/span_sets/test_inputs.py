@@ -8,7 +8,7 @@ import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.records import RecordSource, RecordWriter
-from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.documents.examples import Document, ReadingExample
 from hardem_jax.documents.mentions import MAX_COUNT, alias_forms, count_taggings
 from hardem_jax.documents.squad import read_squad_layout
@@ -21,16 +21,10 @@ from hardem_jax.span_sets.inputs import (
     tokens_of,
     words_of,
 )
+from tests.documents.test_inputs import tokenizer as tokenizer  # noqa: PLC0414, a fixture
 from tests.tiny import roberta_tokenizer
 
 WIDE = WindowConfig(max_tokens=512)
-
-
-@pytest.fixture(scope="module", params=["wordpieces", "byte-level"])
-def tokenizer(request):
-    if request.param == "wordpieces":
-        return load_tokenizer(request.getfixturevalue("minilm_dir"))
-    return Tokenizer(roberta_tokenizer())
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from jax.experimental import checkify
 
 from hardem_jax.objectives import EM, AnyObjective, HardEM
 from hardem_jax.posteriors import Annealed, Sampled, TopK
-from hardem_jax.queries.solutions.enumeration import ROW_WIDTH
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.spans.config import LatentConfig
 from hardem_jax.spans.task import make_span_loss
@@ -23,7 +22,7 @@ from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedul
 from hardem_jax.training.state import current_shardings, init_state, recall
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow
-from tests.queries.test_search import Tables, executor
+from tests.queries.test_search import Tables, batch_of, executor
 from tests.task.test_loss_in_parts import SOLUTIONS, SPACE, WHERE, Model
 from tests.task.toy import TASKS, make_bert
 
@@ -146,9 +145,6 @@ def test_objectives(objective, mode):
 def test_objectives_that_search(kind, mode):
     objective = kind()
     graphdef, params = nnx.split(Tables(), nnx.Param)
-
-    batch = {"item": np.array([0, 1, 2, 3, -1, 0, 1, -1], np.int32)}
-    batch["row_where"] = batch["item"] >= 0
-    memory = objective.remembers(ROW_WIDTH).items()
-    memory = {name: np.repeat(x[None], ROWS, 0) for name, x in memory}
+    batch = batch_of(objective)
+    memory = batch.pop("memory", {})
     run(mode, make_search_loss(graphdef, objective, executor().space), params, batch, memory)

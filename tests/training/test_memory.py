@@ -102,22 +102,16 @@ def test_memory_is_that_of_a_replay_and_padding_writes_nothing(one_device):
         np.testing.assert_allclose(entry["positive"], x[x > 0].mean(), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("devices", "fsdp"), [(4, 1), (4, 2)])
-def test_devices_share_one_memory(one_device, devices, fsdp):
-    state, history = run(data_mesh(devices, fsdp=fsdp))
+@pytest.mark.parametrize(
+    ("devices", "fsdp", "parts"), [(4, 1, 1), (4, 2, 1), (1, 1, 2), *slow((4, 1, 2))]
+)
+def test_devices_and_parts_of_a_batch_share_one_memory(one_device, devices, fsdp, parts):
+    state, history = run(data_mesh(devices, fsdp=fsdp), parts)
     assert_equal(jax.device_get(state.memory), replayed())
     assert all(leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state.memory))
     for leaf in jax.tree.leaves(state.memory):  # every copy, not only the first
         for shard in leaf.addressable_shards:
             np.testing.assert_array_equal(shard.data, leaf.addressable_shards[0].data)
-    for ours, expected in zip(history, one_device[1], strict=True):
-        assert ours == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("devices", [1, *slow(4)])
-def test_parts_of_a_batch_remember_what_the_batch_does(one_device, devices):
-    state, history = run(data_mesh(devices), parts=2)
-    assert_equal(jax.device_get(state.memory), replayed())
     for ours, expected in zip(history, one_device[1], strict=True):
         assert ours == pytest.approx(expected, rel=1e-5)
 

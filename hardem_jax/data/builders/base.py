@@ -78,8 +78,7 @@ def count(
     skips: ExclusionCounts,
     data_set: DataSet,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What ``build.json`` and ``{split}.index.json`` say of a split, given `Solver.facts` of every
-    record with its "digest".
+    """What both files of JSON say of a split, given `Solver.facts` of records with "digest".
 
     A question that Z cannot hold is left out, and added to ``skips``. So is, of some kinds and in
     "train", one without a solution: training cannot use it. Their records stay. "content" is the

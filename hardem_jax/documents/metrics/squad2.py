@@ -56,8 +56,7 @@ def score(
 
     Args:
         predictions: question id -> predicted answer text, "" where there is none.
-        golds: question id -> accepted answer texts; ``[""]`` where there is none, nothing where it
-            is not known.
+        golds: question id -> accepted answers; ``[""]`` for none, nothing where that is not known.
 
     Returns:
         In percent, `exact` and `f1` of all questions, and where there are such questions

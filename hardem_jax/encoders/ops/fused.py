@@ -6,10 +6,9 @@ a few integer operations, which XLA fuses into the multiplication. It is the sam
 
 Each operation keeps its inputs (attention: the probabilities too) and recomputes the rest in the
 backward pass. Without them, attention makes a step of BERT slower, and its memory at least a
-seventh larger. The others matter where `scan_layers` makes a loop of the layers: XLA stores
-everything that the derivative of its body needs, whereas in unrolled layers it mostly finds by
-itself what to recompute. Statistics, softmax and activations are in float32 whatever the compute
-dtype.
+seventh larger. The others matter where `scan_layers` makes a loop of the layers: XLA stores all
+that the derivative of its body needs, whereas in unrolled layers it mostly finds by itself what to
+recompute. Statistics, softmax and activations are in float32 whatever the compute dtype.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 `post_norm.py` decides where they are used. Every kernel reads whole rows of [N, D], in tiles. The
 backward kernels keep column sums (the gradients of biases and of LayerNorm's scale) in registers: a
-fixed number of programs each writes the sum over its own rows, so that results do not depend on the
-order in which they run.
+fixed number of programs each writes the sum over its own rows, so their order changes no result.
 """
 
 from __future__ import annotations

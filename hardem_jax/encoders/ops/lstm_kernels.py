@@ -1,9 +1,8 @@
 """Pallas kernels for GPUs: LSTMs through time, all steps in one kernel each way.
 
 `lstm.py` decides where they are used. A program takes one LSTM in one direction and a tile of rows;
-recurrent weights stay on its chip, and what a step needs is loaded during the step before. Products
-are as precise as XLA's: a GPU rounds their factors to TF32, unless `jax_default_matmul_precision`
-says otherwise.
+recurrent weights stay on its chip, and a step loads what the next one needs. Products are as
+precise as XLA's: a GPU rounds factors to TF32, unless `jax_default_matmul_precision` forbids it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which results over a set of rows are the answer.
 
-Most sets of rows are ruled out by bit masks: for the values of a field to be the answer, the set
-must hold a row for each item of it. Sums over all sets are one matrix product. What is left is
-executed and compared.
+Bit masks rule out most sets of rows: for a field's values to be the answer, the set must hold a row
+for each item of it. Sums over all sets are one matrix product. The rest is executed and compared.
 """
 
 from __future__ import annotations

@@ -6,16 +6,13 @@ A cell of a table is a text, a number or NULL. NULL and texts that stand for not
     text           the whole cell; its key is `text_key`
     item           its pieces between ", ", ";", "/", "&", "+", "|", bullets and " and "
     first, second  its halves at the first bracket, else at " / ", " - ", ": ", "; ", the last ", "
-                   or between words and a number ("w 13-0"); "first" is the whole cell if there is
-                   no such place
+                   or between words and a number ("w 13-0"); without one, "first" is the whole cell
     date           the first date in it ("july 6, 2010", "6 jul", "march 1983", "2010-07-06",
-                   "7/6/2010"), as a number of days; unknown months and days count as 1, an unknown
-                   year as 4
+                   "7/6/2010"), in days; unknown months and days count as 1, an unknown year as 4
     month, day     of this date
     year           of this date, else the first number from 1000 to 2100 without commas or decimals
     last year      the last other year: "1990-94", "1999-00", "1990-1994", "may 1990 - june 1994"
-    time           the first time in it ("2:35.4", "1:02:03", "6:00 pm", "1h 20m", "5 min 3 s"), in
-                   seconds
+    time           seconds of the first ("2:35.4", "1:02:03", "6:00 pm", "1h 20m", "5 min 3 s")
     number, second number
                    the first and second number outside the date and the time, times a following
                    "thousand", "million", "mil" or "billion"; a sign counts only after a blank or
@@ -129,9 +126,8 @@ def text_key(text: str) -> str:
     """The words of a text as they are compared, joined by blanks.
 
     Letters lose case and accents, words their plural -s; punctuation, footnote marks and the commas
-    in numbers go; number words and ordinals become digits, and words for winning and losing "win"
-    and "lose". A sign stays before a number that follows a blank. A text without letters and digits
-    is its own key.
+    in numbers go; number words and ordinals become digits, words for winning and losing "win" and
+    "lose". A sign stays between blank and number. A text without letters and digits is its own key.
     """
     plain = _plain(text)
     words = _TOKEN.findall(_INSIDE.sub("", plain))

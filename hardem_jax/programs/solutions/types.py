@@ -286,8 +286,7 @@ class Link(NamedTuple):
     Attributes:
         field: what is compared.
         operator: index in `OPERATORS`.
-        first, last: first and last word of the value in the question, inclusive; -1 if the operator
-            has none.
+        first, last: first and last word of the value in the question, inclusive; -1 without one.
         value: what keys are compared with: a key of the field's type; None if there is none.
     """
 
@@ -362,12 +361,11 @@ class Program(NamedTuple):
             links: the links of the question.
         """
         shape, select, modify, *pair = (int(number) for number in row)
-        used = pair[: SHAPES[shape].num_links]
         return cls(
             SHAPES[shape],
             Field.from_code(select) if SHAPES[shape].has_select else None,
             Field.from_code(modify) if SHAPES[shape].has_modify else None,
-            tuple(links.link(index) for index in used),
+            tuple(links.link(index) for index in pair[: SHAPES[shape].num_links]),
         )
 
     def text(self, header: Sequence[str]) -> str:

@@ -36,8 +36,7 @@ _MAX_WORDS = np.iinfo(np.int16).max
 
 class SpanCondition(NamedTuple):
     """A condition of Z_tot; sorts in the order of Z. ``mask`` has the rows for which it holds, at
-    least one. ``value`` is what cells are compared with; ``first`` and ``last`` are words,
-    inclusive."""
+    least one; cells are compared with ``value``; ``first`` and ``last`` are words, inclusive."""
 
     column: int
     operator: int
@@ -266,8 +265,7 @@ def fold(
     """Adds up the weights of all sets of clauses by the rows that satisfy them, in any semiring.
 
     ``columns`` have, in order, the weight of each clause by its size and row mask; ``one`` is that
-    of the empty set. Returns, at k, the weight of the sets of k conditions for each row mask but
-    the empty one.
+    of the empty set. Returns, at k, the weight of the sets of k conditions by non-empty row mask.
 
     Example:
         >>> count = dict(one=1, times=int.__mul__, plus=int.__add__)

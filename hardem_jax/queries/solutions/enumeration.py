@@ -76,8 +76,7 @@ def enumerate_sql(
 ) -> Solutions:
     """Z: every query of Z_tot that executes to the answer.
 
-    Process the questions on one table consecutively: indexed tables are cached, but only the most
-    recently used ones.
+    Process the questions on one table consecutively: only recently used tables stay indexed.
 
     Args:
         table: the table of the question.
@@ -154,8 +153,7 @@ class AnswerTest:
 
     A query is in Z if the rules allow it, at least one row meets its conditions, and its result is
     the answer. `SqlRules.cap` and `SqlRules.max_combinations` only limit enumeration and are
-    ignored here. Sets of rows are compared with the answer once, so that a query like an earlier
-    one costs a look-up.
+    ignored here. A set of rows is compared with the answer once; later queries on it are look-ups.
 
     Args:
         table, question, answer, rules, words, match: as for `enumerate_sql`.
@@ -277,8 +275,7 @@ def _matching(
 
 def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.ndarray:
     """``[M, S, 6]`` bool: whether results equal the answer; of sums, whether they could. Products
-    count the rows that decide, for every set of rows and column at once: wide tables have tens of
-    millions of these pairs."""
+    count the rows that decide for all sets and columns at once: tens of millions on wide tables."""
     valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     [cell] = answer if len(answer) == 1 else [None]
     rows: list[list[int]] = [[], [], [], []]  # by column: hold the answer, exceed it, ...

@@ -128,8 +128,7 @@ class SqlRules:
     The paper does not say which spans are compared with which columns, nor which columns may be
     aggregated; it reports a mean |Z| of 346.1 and a median of 5. On 2,376 training questions the
     default gives 40.4 and 2; with aggregates of text and parts of numbers ("exact") it is 285.4 and
-    6. Both have a solution for 99.7 % of them and for 99.7 % the annotated query, so that all that
-    these options add is spurious.
+    6. Both have a solution and the annotated query for 99.7 %: all that is added is spurious.
 
     Attributes:
         max_conditions: 0 to 3.
@@ -140,8 +139,7 @@ class SqlRules:
         shared_columns: allow several conditions on one column, in the order of `Solutions`. To
             look at: SQLova has no such queries.
         numbers: which spans are compared with real columns. "whole": numbers that are not part of
-            a longer one; "exact": all numbers; "official": all that the official engine accepts,
-            that is, any with a digit.
+            a longer one; "exact": all; "official": any with a digit, as the official engine does.
         vacuous_conditions: allow conditions that hold for every row of the table.
         aggregates_of_one_row: allow MAX, MIN, SUM and AVG over a single row, where they are the
             cell itself, so that no answer distinguishes them from the plain column.

@@ -80,10 +80,9 @@ class Export:
         if os.path.lexists(out) and not empty:
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
         trained = Trained(task_type("spans"), self.run_dir, self.checkpoint, batch_size=1)
-        inference = trained.task.inference
         details = {
             "windows": dataclasses.asdict(trained.task.windows),
-            "inference": {name: getattr(inference, name) for name in _INFERENCE},
+            "inference": {name: getattr(trained.task.inference, name) for name in _INFERENCE},
         }
         card = self._card(trained)
         with work_folder(out) as work:

@@ -61,8 +61,7 @@ def read_nq_open(
     """Streams the questions of a file of NQ-open, or of DPR if named ``.csv`` or ``.tsv``.
 
     A question's id is its ``id``, or the file's stem and the line number: ``NQ-open.dev#12``.
-    ``require_answers=False``, for prediction, keeps questions without an answer, and also reads
-    Pyserini's topics in ``.tsv``.
+    ``require_answers=False``, for prediction, needs no answer, and reads Pyserini's ``.tsv``, too.
     """
     check = QuestionCheck(skips, require_answers=require_answers)
     stem = file_stem(path)

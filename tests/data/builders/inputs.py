@@ -61,14 +61,17 @@ def write(name, root):
     return folder
 
 
-def write_narrativeqa(folder):
+def write_narrativeqa(folder, *, documents=3):
+    """Two questions on each summary and set; the answer to the second is nowhere near."""
     questions = [["document_id", "set", "question_tokenized"]]
     questions[0] += ["answer1_tokenized", "answer2_tokenized"]
     summaries = [["document_id", "set", "summary_tokenized"]]
     for split in ("train", "valid"):
-        for i, (person, place) in enumerate(zip(PEOPLE[:3], PLACES[:3], strict=True)):
+        for i in range(documents):
             document = f"{split}-{i}"
-            summaries.append([document, split, f"Zoe saw {person} . {person} lives in {place} ."])
+            person, other, place = PEOPLE[i], PEOPLE[(i + 3) % 8], PLACES[i]
+            summary = f"{person} saw {other} .\n{person} lives in {place} . {other} met {person} ."
+            summaries.append([document, split, summary])
             questions.append([document, split, f"Who lives in {place} ?", person, f"Old {person}"])
             questions.append([document, split, "How ?", "By train", "Zeppelin"])
     (folder / SUMMARIES).parent.mkdir(parents=True)

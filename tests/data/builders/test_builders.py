@@ -5,9 +5,6 @@ import hashlib
 import os
 import resource
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,8 +24,8 @@ from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.records import table_of
 from tests.damages import DAMAGES
 from tests.data.builders import inputs
+from tests.processes import python
 
-ROOT = Path(__file__).resolve().parents[3]
 quiet()
 
 
@@ -164,15 +161,14 @@ base.SolutionBuilder(
 @pytest.mark.slow
 def test_a_build_that_is_killed_is_made_again_with_the_same_bytes(root, tmp_path):
     folder = inputs.write("drop", root)
-    command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed")]
-    run = subprocess.run([*command, "kill"], cwd=ROOT, capture_output=True, check=False)
-    assert run.returncode == -signal.SIGKILL
+    command = ("-c", KILLED, folder, tmp_path / "killed")
+    python(*command, "kill", code=-signal.SIGKILL)
     left = [path.name for path in (tmp_path / "killed").rglob("*.array_record*")]
     assert len(left) == 2  # of 4, in a folder with another name
     with pytest.raises(InputError, match="expected one complete build .*, found 0"):
         open_build(tmp_path / "killed")
 
-    subprocess.run([*command, "go on"], cwd=ROOT, capture_output=True, check=True)
+    python(*command, "go on")
     here = built("drop", root, tmp_path / "here", shard_size=2)
     assert contents(open_build(tmp_path / "killed").folder) == contents(here.folder)
     assert not list((tmp_path / "killed").rglob("incomplete.*"))
