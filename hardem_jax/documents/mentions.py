@@ -125,7 +125,9 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
     text, forms = words.text, matcher.evaluated
     by_words = [(alias, span) for alias, own in _by_words(words, matcher).items() for span in own]
     mentions = {span for _, span in by_words}
-    if not any(forms[alias] == _form(text[slice(*span)]) != "" for alias, span in by_words):
+    # "U.S." has other words than "US", which may be those of a pronoun.
+    known = (pair for pair in by_words if not pair[0].isupper())
+    if not any(forms[alias] == _form(text[slice(*span)]) != "" for alias, span in known):
         right = _right_spans(text, matcher.aliases)
         found = {form for *_, form in right}
         mentions = {(start, end) for start, end, _ in right}

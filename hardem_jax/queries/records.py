@@ -20,14 +20,15 @@ from hardem_jax.queries.examples import AnnotatedQuestion, QueryQuestion
 from hardem_jax.queries.solutions.conditions import NUMBER
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
+from hardem_jax.tables.csv import make_table
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.records import TABLE_TEXTS, TableSolver
-from hardem_jax.tables.table import MAX_WHOLE, Cell, split_words
+from hardem_jax.tables.table import MAX_WHOLE, Cell, Table, split_words
 
 NO_QUERY = with_help(
     "no query gives the answer",
-    "compare the answer with the cells (numbers: without units); programs do more than queries",
+    "compare the answer with the cells (several: in their order); programs do more than queries",
 )
 
 # and warning, for questions kept:
@@ -36,6 +37,9 @@ FEWER_CONDITIONS = "too many combinations, queries with most conditions not trie
 
 def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
     """The question with its Z; `InputError` says what is beyond what Z can hold."""
+    if question.match == "cells":
+        cells = (_as_cell(cell, question.table) for cell in question.answer)
+        question = dataclasses.replace(question, answer=tuple(cells))
     asked = unsolved(question)
     for cell in question.answer:
         if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
@@ -51,6 +55,13 @@ def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
     return dataclasses.replace(
         asked, queries=found.queries, num_queries=found.size, max_conditions=found.max_conditions
     )
+
+
+def _as_cell(value: Cell, table: Table) -> Cell:
+    """What is in the table in place of a text of its file, such as 175 for "175 cm"."""
+    if missing_cell("cells", [value], table.rows):
+        [[value]] = make_table("", [""], [[str(value)]]).rows
+    return value
 
 
 def unsolved(question: TableQuestion) -> QueryQuestion:

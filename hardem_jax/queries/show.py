@@ -35,7 +35,7 @@ from hardem_jax.tables.examples import Match, TableQuestion
 from hardem_jax.tables.metrics import result_texts
 from hardem_jax.tables.records import table_of
 from hardem_jax.tables.show import cell_text, grid, rows_text, to_cell, to_table
-from hardem_jax.tables.table import Cell, Table, mask_rows, plain_cell
+from hardem_jax.tables.table import Cell, Table, clean_question, mask_rows, plain_cell
 
 _DEFAULT = WikiSQL().rules
 
@@ -163,9 +163,9 @@ def find_queries(
         raise InputError("question: expected a question, found only blanks")
     check_choice(match, Match, "match")
     read = to_table(table)
-    # A `Table` has its cells as they are; white space in those of others is collapsed.
+    # A `Table` has its cells as they are, those of others are cleaned.
     cells = _answer(answer, match, plain_cell if read is table else to_cell)
-    text = question if read is table else " ".join(question.split())
+    text = question if read is table else clean_question(question)
     asked = TableQuestion("question", text, read, cells, match)
     return stored_queries(query_question(asked, rules), read, rules)
 

@@ -34,7 +34,7 @@ from hardem_jax.data.rows import USUAL, Columns, RawRow, answer_values, column_o
 from hardem_jax.errors import InputError
 from hardem_jax.tables.csv import file_inside, read_csv_table
 from hardem_jax.tables.examples import Match, TableQuestion
-from hardem_jax.tables.table import Cell, Table
+from hardem_jax.tables.table import Cell, Table, clean_question
 
 # Warnings of `ExclusionCounts`:
 RAGGED = "table with rows of different lengths, padded"
@@ -131,8 +131,7 @@ def _question(
 ) -> TableQuestion | None:
     id = record["id"]
     place = f"{place} ({id})"
-    # As cells of CSV are read, which spans of it are compared with.
-    question = " ".join((get_field(record, "question", str, place) or "").split())
+    question = clean_question(get_field(record, "question", str, place) or "")
     answer = get_field(record, "answer", list, place)
     table_id = get_id(record, "table_id", place)
     if not question:

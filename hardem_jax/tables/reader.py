@@ -13,7 +13,7 @@ import numpy as np
 from hardem_jax.errors import InputError
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.show import to_table
-from hardem_jax.tables.table import Table
+from hardem_jax.tables.table import Table, clean_question
 from hardem_jax.task.reader import AnswerReader, note
 
 
@@ -72,7 +72,7 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
     def _answers(self, asked: Sequence[tuple[str, Any]], top: int) -> list[list[TableAnswer]]:
         tables: dict[str, Table] = {}
         questions = [
-            TableQuestion(str(n), " ".join(text.split()), _added(value, tables), ())
+            TableQuestion(str(n), clean_question(text), _added(value, tables), ())
             for n, (text, value) in enumerate(asked)
         ]
         data = self._task.QUESTIONS(

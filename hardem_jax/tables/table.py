@@ -107,6 +107,12 @@ def column_names(header: Sequence[str]) -> list[str]:
     return names
 
 
+def clean_question(text: str) -> str:
+    """A question as cells are read, which its words are compared with: one blank for white space,
+    and the sign of "−5" as a hyphen."""
+    return re.sub(r"−(?=\.?[0-9])", "-", " ".join(text.split()))
+
+
 def split_words(question: str) -> np.ndarray:
     """The offsets of the words of a question, ``[W, 2]`` int32, end exclusive.
 

@@ -28,6 +28,9 @@ _DECIDED = {"out", "data", "dev", "train", "test", "file", "tokenizer", "split",
 def rows_of(examples: Any, name: str = "example") -> list[dict[str, Any]]:
     """The rows of a list of mappings, a pandas DataFrame, or a `datasets.Dataset`. One without an
     id gets this name and its number, from 0."""
+    if isinstance(examples, (str, os.PathLike, Mapping)):
+        expected = "expected a list of rows or a DataFrame (of a file: hardem TASK prepare)"
+        raise InputError(f"examples: {expected}, found {type(examples).__name__}")
     if hasattr(examples, "itertuples"):  # a DataFrame
         examples = examples.to_dict("records")
     rows = list(examples)

@@ -80,7 +80,8 @@ def mentions(text, *aliases):
         ("−5 °C and 5 °C", ["−5"], ["−5"]), ("قال «نعم» ثم نعم", ["«نعم»"], ["«نعم»"]),
         ("他说“好的”。好的", ["“好的”"], ["“好的”"]),
         ("The U.S. and Spider-Man", ["US", "spiderman"], ["U.S", "Spider-Man"]),
-        ("The US, the U.S.", ["US"], ["US"]), ("in 1,000 ships", ["1000"], ["1,000"]),
+        ("The US, the U.S.", ["US"], ["US", "U.S"]), ("The U.S. sent us", ["US"], ["U.S", "us"]),
+        ("in 1,000 ships", ["1000"], ["1,000"]),
         ("Zoé-The x", ["Zoé-The"], ["Zoé-The"]),
         # What is right for TriviaQA's metric alone.
         ("three levels by C. Clarke", ["A-levels"], ["levels"]),

@@ -114,6 +114,23 @@ def test_answers_are_read_as_cells_are(answer, text):
         assert not any("COUNT" in query.text for query in z)
 
 
+@pytest.mark.parametrize(
+    ("answer", "cell"),
+    [("175 cm", 175), ("6 %", 6), ("5*", 5), ("9 goals", 9), ("7 m", "7 m"), ("Bo", "Bo")],
+)
+def test_an_answer_is_what_the_table_has_of_the_cell_that_it_is_copied_from(answer, cell):
+    columns = {"H": ["180 cm", "175 cm"], "S": ["5 %", "6 %"], "K": ["9", "5*"]}
+    z = find_queries(columns | {"P": ["Ann", "Bo"], "T": ["tall", "7 m"]}, "And Bo?", answer)
+    assert z.answer == (cell,) and len(z)
+
+
+def test_a_question_may_have_a_minus_sign():
+    table = {"City": ["Ulm", "Bonn"], "T": ["−5", "5"]}
+    assert "SELECT City WHERE T = '-5'" in [
+        z.text for z in find_queries(table, "Was it −5 °C?", "Ulm")
+    ]
+
+
 def test_a_missing_answer_is_null():
     none = find_queries(TYPED, "x of bo?", None)
     assert "SELECT x WHERE name = 'bo'" in [query.text for query in none]

@@ -46,6 +46,8 @@ def bert(tmp_path_factory):
         (DOCUMENTS, "expected at least 10, or others as dev, found 8 and 0 as dev"),
         ([], "found 0 and 0 as dev"),
         ([1] * 10, "example 0: expected a mapping, such as a dict, found int"),
+        ("mine.csv", "examples: expected a list of rows or a DataFrame (of a file: hardem"),
+        ({"question": ["Who?"]}, "hardem TASK prepare), found dict"),
         ([{"question": "Who?", "text": "A"}] * 10, "example 'example-0': expected a column"),
         ([DOCUMENTS[0] | {"answer": "Zed"}] * 10, "answer not in the documents: 9 ("),
     ],

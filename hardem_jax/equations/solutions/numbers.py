@@ -47,19 +47,23 @@ from hardem_jax.words import LETTERS_ALONE
 # A letter that is a word of its own ends no other: "12" is a number in "\u670912\u4e2a".
 _WORD_CHARACTER = rf"[^\W{LETTERS_ALONE}]"
 _WORD_LETTER = rf"[^\W\d{LETTERS_ALONE}]"
+# Blanks that lines do not break at, as in "10 000"; a list may have others.
+_TIED = r"[\u00a0\u2009\u202f]\d{3}(?!\d)"
 _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 _TOKEN = re.compile(
     rf"(?<!{_WORD_CHARACTER}|[.．٫])(?P<point>[.．٫]\d+)(?![.,．，٫٬]?\d)"
-    rf"|(?<!{_WORD_CHARACTER})(?P<digits>\d+(?:[.,．，٫٬]\d+)*)"
+    rf"|(?<!{_WORD_CHARACTER})(?P<digits>\d+(?:[.,．，٫٬]\d+|{_TIED})*)"
     rf"|(?P<inside>{_WORD_LETTER}\d+(?:[.,．，٫٬]\d+)+)"  # "000" of "RM1,000" is not a number
     # ASCII, since Unicode also takes "ı" for "i" and "ſ" for "s".
     rf"|(?<!{_WORD_CHARACTER})(?P<word>(?ai:{'|'.join(sorted(VALUES, key=len, reverse=True))}))"
     rf"(?!{_WORD_CHARACTER})"
     rf"|(?P<vulgar>[{_VULGAR}])"
 )
-_WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_GROUPS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})"  # the second as in India
+_WITH_COMMAS = re.compile(rf"{_GROUPS}(?:\.\d+)?")
 _LETTER = re.compile(_WORD_LETTER)
-_NARROW = str.maketrans("．٫，٬＋－−", "..,,+--")  # full-width and Arabic ones, and the minus
+# Full-width and Arabic ones, the minus, and blanks.
+_NARROW = str.maketrans("．٫，٬＋－−\u00a0\u2009\u202f", "..,,+--,,,")
 _ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _CURRENCY_BEFORE = re.compile(r"[$€£¥₹]\s?$")
@@ -69,7 +73,7 @@ _NOTHING, _SLASH = re.compile(""), re.compile("/")
 # In words. Five groups such as "nineteen hundred ninety nine", each with its scale, have 25.
 _LONGEST_COMPOUND = 32
 _AT_MOST_99 = re.compile("[1-9][0-9]?")
-_NUMBER = re.compile(r"[+-]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:e[+-]?\d+)?")
+_NUMBER = re.compile(rf"[+-]?(?=\.?\d)(?:{_GROUPS}|\d+)?(?:\.\d*)?(?:e[+-]?\d+)?")
 Percent = Literal["number", "hundredth", "skip"]
 NumberWords = Literal["none", "nineteen", "all"]
 

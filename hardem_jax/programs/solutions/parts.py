@@ -8,7 +8,7 @@ A cell of a table is a text, a number or NULL. NULL and texts that stand for not
     first, second  its halves at the first bracket, else at " / ", " - ", ": ", "; ", the last ", "
                    or between words and a number ("w 13-0"); without one, "first" is the whole cell
     date           the first date in it ("july 6, 2010", "6 jul", "march 1983", "2010-07-06",
-                   "7/6/2010"), in days; unknown months and days count as 1, an unknown year as 4
+                   "7/6/2010", "6.7.2010"), in days; month and day 1, year 4 if unknown
     month, day     of this date
     year           of this date, else the first number from 1000 to 2100 without commas or decimals
     last year      the last other year: "1990-94", "1999-00", "1990-1994", "may 1990 - june 1994"
@@ -63,7 +63,7 @@ _MARKS = re.compile(r"\[[^\[\]]{1,20}\](?=\s|\[|$|[,;)])|[*†‡♦•#^§]+$|(
 _VULGAR = re.compile(r"(?:(?<!\d)(\d+)\s?)?([¼½¾⅐-⅞])")
 _UNREAD = re.compile(r"(?<=[^\s⁰¹²³⁴-⁹])[⁰¹²³⁴-⁹]+|[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _TOKEN = re.compile(rf"(?:(?<![^\s(])[+-])?(?:\d+(?:\.\d+)?|(?<![^\s(])\.\d+)|{_WORD}")
-_INSIDE = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)(?:st|nd|rd|th)\b")  # "1,234th"
+_INSIDE = re.compile(r"(?<=\d),(?=(?:\d\d,)*\d{3}(?!\d))|(?<=\d)(?:st|nd|rd|th)\b")  # "1,234th"
 
 _UNITS_IN_WORDS = "zero one two three four five six seven eight nine ten eleven twelve thirteen"
 _UNITS_IN_WORDS += " fourteen fifteen sixteen seventeen eighteen nineteen"
@@ -89,6 +89,7 @@ _DATES = tuple(
         rf"{_DAY}[ -](?:of )?{_MONTH}(?:,?[ -]?{_YEAR})?",
         rf"\b{_MONTH},? ?{_YEAR}",
         rf"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/{_YEAR}",
+        rf"(?<![\d.])(?P<day>\d\d?)\.(?P<month>\d\d?)\.{_YEAR}",
         rf"^{_MONTH}$",
     )
 )
@@ -102,7 +103,7 @@ _UNITS = re.compile(
 )
 _NUMBER = re.compile(
     r"(?:(?<![^\s(])(?P<sign>[+-])\s?[$€£¥]?)?"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+)"
+    r"(?P<digits>(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d)+,\d{3})(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+)"
     r"(?:\s?(?P<scale>thousand|million|billion|mil(?!s))s?\b)?"
 )
 _SCALES = {"thousand": 1e3, "million": 1e6, "mil": 1e6, "billion": 1e9}

@@ -26,8 +26,9 @@ Weight = TypeVar("Weight")
 EQUAL, ABOVE, BELOW = (OPERATORS.index(operator) for operator in "=><")
 
 NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{2,3})*,\d{3})(?:\.\d+)?|\.\d+)", re.ASCII)
-# The longest numbers of a text: "1,000.5" is one, "1996,1997" is two.
-_DIGITS = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
+# The longest numbers of a text: "1,000.5" is one, as is "1,00,000", "1996,1997" is two.
+_GROUPS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3})(?![0-9])"
+_DIGITS = re.compile(rf"(?:{_GROUPS}|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
 _PART = re.compile(r"[0-9]+|[.,]")
 # Keeps the codes of three conditions (`Clause.code`) below 64 bits.
 _MAX_CONDITIONS = 2**20
