@@ -268,7 +268,7 @@ def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:
     if not any(Meaning.TRAINED_RULES in means for means in differing.values()):
         refused |= Meaning.TRAINED
     for name, means in differing.items():
-        # What only one has, such as "supervised", explains another content, and is none itself.
+        # A setting of one run alone, such as "supervised", explains another content, and is none.
         if means & refused and name in ours and name in theirs:
             raise InputError(
                 f"{names}: expected the same {name}, found {ours[name]} and {theirs[name]}"

@@ -109,8 +109,8 @@ class Folder:
         if files:
             with self.one_line(FileNotFoundError):
                 paths = [self._path(name) for name in files]
-                # What gs was sent in parts has no md5; what is opened later has checksums of ours.
-                how = {"consistency": "none"} if self._by_lines else {}
+                # What gs was sent in parts has no md5. Checkpoints and data have checksums of ours.
+                how = {"consistency": "size"} if self._by_lines else {}
                 self._files.get(paths, [str(file) for file in files.values()], **how)
 
     def delete(self, names: Iterable[str]) -> None:

@@ -42,7 +42,8 @@ def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[
     """Yields ``<folder>.partial/new`` to fill, which at the end becomes ``folder``, with checksums.
 
     It is removed after an error, or after a kill by the next call. The block writes ``format``,
-    kind and version, to ``meta.json``. ``replace`` replaces a complete folder of this kind.
+    kind and version, to ``meta.json``. ``replace`` replaces a complete folder of the same kind once
+    the new one is, too.
     """
     check_unicode(str(folder), "folder")
     if os.path.islink(folder) or folder.name in ("", ".."):

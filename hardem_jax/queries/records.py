@@ -37,9 +37,6 @@ FEWER_CONDITIONS = "too many combinations, queries with most conditions not trie
 
 def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
     """The question with its Z; `InputError` says what is beyond what Z can hold."""
-    if question.match == "cells":
-        cells = (_as_cell(cell, question.table) for cell in question.answer)
-        question = dataclasses.replace(question, answer=tuple(cells))
     asked = unsolved(question)
     for cell in question.answer:
         if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
@@ -52,6 +49,10 @@ def query_question(question: TableQuestion, rules: SqlRules) -> QueryQuestion:
         words=asked.words,
         match=answer_match(question),
     )
+    if question.match == "cells" and not found.size:
+        cells = tuple(_as_cell(cell, question.table) for cell in question.answer)
+        if cells != question.answer:
+            return query_question(dataclasses.replace(question, answer=cells), rules)
     return dataclasses.replace(
         asked, queries=found.queries, num_queries=found.size, max_conditions=found.max_conditions
     )

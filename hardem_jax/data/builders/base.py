@@ -78,7 +78,8 @@ def count(
     skips: ExclusionCounts,
     data_set: DataSet,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What both files of JSON say of a split, given `Solver.facts` of records with "digest".
+    """What ``build.json`` and ``{split}.index.json`` say of a split, given `Solver.facts` of every
+    record with its "digest".
 
     A question that Z cannot hold is left out, and added to ``skips``. So is, of some kinds and in
     "train", one without a solution: training cannot use it. Their records stay. "content" is the

@@ -128,7 +128,7 @@ def text_key(text: str) -> str:
 
     Letters lose case and accents, words their plural -s; punctuation, footnote marks and the commas
     in numbers go; number words and ordinals become digits, words for winning and losing "win" and
-    "lose". A sign stays between blank and number. A text without letters and digits is its own key.
+    "lose". A sign between blank and number stays. A text without letters and digits is its own key.
     """
     plain = _plain(text)
     words = _TOKEN.findall(_INSIDE.sub("", plain))
