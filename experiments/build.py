@@ -29,6 +29,7 @@ from hardem_jax.data.data_sets import DataSet
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.prepared import PrepareCommand
+from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError, require
 from hardem_jax.registry import task_module, tasks_with
 from hardem_jax.show.record import as_text
@@ -110,7 +111,7 @@ class Prepare(PrepareCommand):
         folder: of the build, or one that holds no other.
         split: of the build.
         keep_without_solution: keep questions whose Z is empty; None for all splits but "train".
-        windows: sizes; ``max_windows`` is 16 by default, None (all windows) for the open data sets.
+        windows: sizes; for the open data sets, a ``max_windows`` of 16 is None (all windows).
     """
 
     folder: Path
@@ -147,6 +148,13 @@ class Prepare(PrepareCommand):
     def keep_without_mention(self) -> bool:
         keep = self.keep_without_solution
         return super().keep_without_mention() if keep is None else keep
+
+    def run(self) -> None:
+        usual = self.windows.max_windows == WindowConfig().max_windows
+        if usual and "train_passages" in self._build.meta["options"]:
+            every = dataclasses.replace(self.windows, max_windows=None)
+            return dataclasses.replace(self, windows=every).run()
+        return super().run()
 
 
 COMMANDS = {"build": BuildDataSet, "show": Show, "prepare": Prepare}

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any, Literal
 
 from experiments import triviaqa_open
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.evaluate import written
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,8 +42,6 @@ class Evaluate(triviaqa_open.Evaluate):
         predictions: write the answers here, as JSON lines with the ``question`` and its
             ``prediction``, which the official evaluator reads, and the ``id`` of the split.
     """
-
-    predictions: Path | None = written()
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         questions = {question.id: question.question for question in data.questions}

@@ -345,7 +345,7 @@ def em_loss(
     z = Rows.weighted(log_probs, **rows)
     # Twice, for a posterior may read more than these scores.
     weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **z.layout)
-    weights = jax.lax.stop_gradient(weights)
+    weights = jax.lax.stop_gradient(z.aligned("the posterior's weights", weights))
     return reduce_rows(z, z.cross_entropy(weights), reduce_fn)
 
 

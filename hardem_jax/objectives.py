@@ -37,8 +37,9 @@ else:
 class Objective(Protocol):
     """The call that a training step makes; any callable with this signature is an objective.
 
-    How a batch may be split is said by two class attributes, which it need not have: see
-    `draws_rows` and `whole_batch`.
+    Two class attributes, which it need not have, say how a batch may be split: ``draws_rows`` is
+    True if it draws for each row, so that each micro-batch needs a key of its own, and
+    ``whole_batch`` says why the losses of micro-batches do not sum to that of the batch.
     """
 
     def __call__(
@@ -84,6 +85,9 @@ class HardEM:
             raise ValueError(f"HardEM: tau must be None, 0 or a number of steps, got {self.tau}")
         if not 0 < self.cap <= 1:
             raise ValueError(f"HardEM: cap must be in (0, 1], got {self.cap}")
+        if self.schedule not in ("linear", "switch", "as-printed"):
+            expected = "schedule must be one of linear, switch, as-printed"
+            raise ValueError(f"HardEM: {expected}, got {self.schedule!r}")
         if not self.tau:
             for name, default in ("cap", 1.0), ("schedule", "linear"):
                 if (value := getattr(self, name)) != default:
@@ -297,31 +301,6 @@ def weights(
     return -jax.grad(loss)(jnp.asarray(log_probs, jnp.float32))
 
 
-def draws_rows(objective: Objective) -> bool:
-    """Whether an objective draws for each row, so that each micro-batch needs a key of its own.
-
-    Objectives draw once for the whole batch, if at all, unless their class says
-    ``draws_rows = True``.
-
-    Example:
-        >>> draws_rows(HardEM(tau=8.0)), draws_rows(EM())
-        (False, True)
-    """
-    return getattr(objective, "draws_rows", False)
-
-
-def whole_batch(objective: Objective) -> str:
-    """Why an objective cannot sum the losses of micro-batches; empty if it can.
-
-    Objectives can, unless their class gives the reason as ``whole_batch``.
-
-    Example:
-        >>> whole_batch(MML()), whole_batch(ThresholdedHardEM())
-        ('', 'whose loss is the mean over the questions of the batch it keeps')
-    """
-    return getattr(objective, "whole_batch", "")
-
-
 def label(objective: Objective) -> str:
     """Returns the name of an objective in tables and figures: its title and non-default options.
 
@@ -342,6 +321,7 @@ def _options(value: Any) -> list[tuple[str, str]]:
 
 
 def _text(option: Any) -> str:
+    option = option.item() if hasattr(option, "item") else option  # of NumPy
     if isinstance(option, float):
         # Different numbers have different texts.
         short = f"{option:g}"

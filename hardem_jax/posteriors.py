@@ -19,6 +19,7 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -126,10 +127,7 @@ class Tempered:
         _check_inverse_temperature(self.inverse_temperature)
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
-        from hardem_jax import masked
-
-        z = masked.Rows.of(log_probs, **rows)
-        return z.with_scores(_scaled(z, self.inverse_temperature)).softmax()
+        return _tempered(self.inverse_temperature, log_probs, **rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,17 +164,9 @@ class Annealed:
         """The posterior of a step; ``key`` is not used."""
         import jax.numpy as jnp
 
-        from hardem_jax import masked
-
         del key
         progress = jnp.minimum(jnp.asarray(step, jnp.float32) / self.tau, 1.0)
-        beta = self.start * (self.end / self.start) ** progress
-
-        def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
-            z = masked.Rows.of(log_probs, **rows)
-            return z.with_scores(_scaled(z, beta)).softmax()
-
-        return posterior
+        return functools.partial(_tempered, self.start * (self.end / self.start) ** progress)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +201,7 @@ class Sampled:
         def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
             z = masked.Rows.of(log_probs, **rows)
             # The largest of scores with Gumbel noise is a draw from their softmax.
-            noise = jax.random.gumbel(key, z.scores.shape)
+            noise = jax.random.gumbel(key, z.scores.shape, z.scores.dtype)
             return _most_likely(z, _scaled(z, self.inverse_temperature) + noise)
 
         return posterior
@@ -220,6 +210,13 @@ class Sampled:
 def _check_inverse_temperature(value: float) -> None:
     if not 0 <= value <= LARGEST_FLOAT32:
         raise ValueError(f"inverse_temperature must be a finite float32, >= 0, got {value}")
+
+
+def _tempered(inverse_temperature: Array | float, log_probs: ArrayLike, **rows: Any) -> Array:
+    from hardem_jax import masked
+
+    z = masked.Rows.of(log_probs, **rows)
+    return z.with_scores(_scaled(z, inverse_temperature)).softmax()
 
 
 def _most_likely(z: masked.Rows, scores: Array) -> Array:

@@ -34,7 +34,7 @@ def tasks() -> dict[str, str]:
 
 def check_task(task: Any, where: object) -> str:
     """The name of a task; raises InputError, which says what to do, if there is none of it."""
-    if task not in tasks():
+    if not isinstance(task, str) or task not in tasks():
         raise InputError(
             f"{where}: expected a task that is there ({', '.join(tasks())}), found {task!r}; "
             "install its package, or name it in hardem_jax.registry.TASKS"

@@ -183,18 +183,19 @@ def distinct(
         >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
         [[ True  True False False  True]]
     """
-    if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
-        raise TypeError(f"ids must be integers, got {jnp.result_type(ids)}")
-    halves: list[Any] = [ids]
-    if getattr(ids, "dtype", None) in ("int64", "uint64"):  # which JAX may cut to 32 bits
-        whole: Any = ids
+    whole: Any = ids if hasattr(ids, "dtype") else jnp.asarray(ids)
+    if not jnp.issubdtype(whole.dtype, jnp.integer):
+        raise TypeError(f"ids must be integers, got {whole.dtype}")
+    halves = [whole]
+    if whole.dtype in ("int64", "uint64"):  # which JAX may cut to 32 bits
         halves = [(whole >> 32).astype("int32"), (whole & 0xFFFFFFFF).astype("uint32")]
     halves = [replicate_last_axis(jnp.asarray(half)) for half in halves]
-    ids = halves[0]
     rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
-    z = Rows.of(jnp.zeros_like(ids, jnp.float32), **rows)
-    row = jnp.zeros_like(ids, jnp.int32) if z.segment_ids is None else z.segment_ids
-    place = jnp.cumsum(jnp.ones_like(ids, jnp.int32), axis=-1)
+    z = Rows.of(jnp.zeros_like(halves[0], jnp.float32), **rows)
+    zeros = jnp.zeros_like(z.scores, jnp.int32)  # in the sharding of both the ids and the mask
+    halves = [half + zeros.astype(half.dtype) for half in halves]
+    row = zeros if z.segment_ids is None else z.segment_ids
+    place = jnp.cumsum(zeros + 1, axis=-1)
     # By row, padding last, then by id, then by place. `jnp.lexsort` knows no Explicit sharding;
     # with scores of 0, `possible` is `where` in the sharding of the ids.
     keys = ~z.possible, row, *halves, place

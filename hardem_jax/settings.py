@@ -15,7 +15,7 @@ from hardem_jax.errors import InputError
 
 def to_json(config: Any, keep: Callable[[dataclasses.Field], bool] = lambda _: True) -> Any:
     """A configuration as nested plain values; dataclasses by type and fields, tuples as lists,
-    numbers of NumPy as Python's.
+    numbers of NumPy as Python's, functions by name.
 
     Example:
         >>> from hardem_jax.objectives import HardEM
@@ -28,6 +28,8 @@ def to_json(config: Any, keep: Callable[[dataclasses.Field], bool] = lambda _: T
         return {"type": type(config).__name__, **content}
     if isinstance(config, (tuple, list)):
         return [to_json(item, keep) for item in config]
+    if isinstance(config, types.FunctionType):  # not by its address
+        return f"{config.__module__}.{config.__qualname__}"
     if isinstance(config, numbers.Number):
         config = getattr(config, "item", lambda: config)()  # of NumPy
     return config if isinstance(config, (int, float, str, bool, type(None))) else shown(config)

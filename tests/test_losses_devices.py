@@ -130,6 +130,9 @@ KEY = jax.random.key(4)
 OTHERS = {
     "distinct": lambda x, ids, where, **rows: sampled.distinct(ids, where=where, **rows),
     "distinct, no mask": lambda x, ids, where, **rows: sampled.distinct(ids, **rows),
+    "distinct, host ids": lambda x, ids, where, **rows: sampled.distinct(
+        np.arange(where.size).reshape(where.shape) // 2, where=where, **rows
+    ),
     "kept": lambda x, ids, where, **rows: loss_variants.kept(x, threshold=0.5, where=where, **rows),
     "top-k": lambda x, ids, where, **rows: posteriors.TopK(2)(x, where=where, **rows),
     "drawn": lambda x, ids, where, **rows: posteriors.Sampled().at(0, KEY)(x, where=where, **rows),

@@ -130,6 +130,8 @@ def test_draws_follow_the_key_and_leave_out_what_is_impossible():
         for seed in (0, 0, 1)
     )
     assert_array_equal(one, again)
+    with jax.enable_x64(True):
+        assert_array_equal(one, Sampled().at(7, jax.random.key(0))(log_probs, where=where))
     assert (one != other).any()
     assert_array_equal(one.sum(-1), [1, 0, 0, 1, 1, 1, 1, 1])
     assert_array_equal(one[~where | (log_probs == -math.inf)], 0.0)

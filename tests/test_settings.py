@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from hardem_jax import posteriors
 from hardem_jax.errors import InputError, require
 from hardem_jax.settings import from_json, to_json
 from hardem_jax.spans.config import ReaderConfig
@@ -54,6 +55,7 @@ def test_lists_and_numbers_of_numpy_come_back():
     config = Train([Path("a")], Soft(np.float32(0.5)), rates=[["head", 2.0]], seed=np.int64(7))
     expected = Train((Path("a"),), Soft(0.5), rates=(("head", 2.0),), seed=7)
     assert from_json(Train, json.loads(json.dumps(to_json(config))), "x") == expected
+    assert to_json(posteriors.hard) == "hardem_jax.posteriors.hard"  # the same in every process
 
 
 def test_options_that_there_are_not_are_refused():

@@ -54,9 +54,9 @@ def make_data(rng):
     means = np.random.default_rng(0).normal(size=(CLASSES, WIDTH))
     right = rng.integers(1, CLASSES, QUESTIONS)
     inputs = means[right] + 0.7 * rng.normal(size=(QUESTIONS, WIDTH))
-    other = 1 + (right - 1 + rng.integers(1, CLASSES - 1, QUESTIONS)) % (CLASSES - 1)
-    common = np.where(rng.random(QUESTIONS) < 0.5, 0, 1 + (other + 2) % (CLASSES - 1))
-    common = np.where(common == right, other, common)
+    steps = rng.permuted(np.tile(np.arange(1, CLASSES - 1), (QUESTIONS, 1)), axis=1)[:, :2]
+    other, another = (1 + (right[:, None] - 1 + steps) % (CLASSES - 1)).T  # neither is right
+    common = np.where(rng.random(QUESTIONS) < 0.5, 0, another)
     z = np.stack([right, common, other], axis=1)
     return inputs.astype(np.float32), rng.permuted(z, axis=1), right
 

@@ -213,7 +213,7 @@ function verdict(run) {
   if (!one) return make("section", {}, name, make("p", {}, "says nothing of this question"));
   const which = (about.runs[run].moments.find(([step]) => step === one.step) || [])[1];
   const shown = one.answer || "no answer";
-  const where = !about.answers ? "" : one.z >= 0 ? ", in Z" : ", not in Z";
+  const where = !about.answers ? "" : one.z !== -1 ? ", in Z" : ", not in Z";
   return make("section", {}, make("p", { class: "head" }, name, make("span", { class: "soft" }, ` step ${one.step.toLocaleString("en")}${which ? ` (${which})` : ""}`)),
     one.correct === undefined ? null : make("p", {}, mark(one.correct), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
     one.chance > 0 || one.z >= 0 ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, one.prediction ? make("code", {}, one.prediction) : "no answer")])) : make("p", { class: "soft" }, "no prediction"));

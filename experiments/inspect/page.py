@@ -119,7 +119,7 @@ def _question(
         number = {at: z for z, at in places[id(view)].items()}.get(view.true)
         drawn = dataclasses.replace(drawn, true=chosen.index(number) if number in chosen else -1)
     drawing, sets = html.content(drawn, shown=most)
-    said_of = functools.partial(_said, chosen=chosen, outside=outside)
+    said_of = functools.partial(_said, chosen=chosen, outside=outside, lines=set(all_lines))
     found = {
         "z": chosen,
         "all": len(all_lines),
@@ -159,9 +159,12 @@ def _chosen(
 
 
 def _said(
-    said: Said, places: dict[int, int], *, chosen: Sequence[int], outside: dict[Any, int]
+    said: Said, places: dict[int, int], *, chosen: Sequence[int], outside: dict, lines: set[str]
 ) -> dict[str, Any]:
+    """What the script reads of a view. Its ``z`` is the place of the prediction among those
+    chosen, -2 if it is another one of Z, of which ``lines`` are the texts, and -1 if none."""
     view = said.view
+    in_z = view.predicted >= 0 or view.prediction in lines
     probabilities = [_short(view.probabilities[places[z]]) if z in places else None for z in chosen]
     numbers = [number for number, z in enumerate(chosen) if places.get(z, -2) == view.predicted]
     found: dict[str, Any] = {
@@ -169,7 +172,7 @@ def _said(
         "sum": _short(sum(view.probabilities)),
         "prediction": visible(view.prediction),
         "chance": _short(view.probability),
-        "z": numbers[0] if numbers and view.predicted >= 0 else -1,
+        "z": numbers[0] if numbers and view.predicted >= 0 else -2 if in_z else -1,
     }
     if (spans := tuple(view.spans)) in outside and view.predicted < 0:
         found["at"] = outside[spans]

@@ -211,7 +211,8 @@ def views_of_run(
     said: dict[int, dict[int, Said]] = {}
     for id, steps in recorded_views(run_dir).items():
         for step, view in steps.items():
-            if id in places:
+            # Rows without an id are named after a file that others may be called, too.
+            if id in places and source.questions[places[id]].question == view.question:
                 moments[step] = ""
                 said.setdefault(step, {})[places[id]] = Said(view)
     asked: dict[int, list[str]] = {}

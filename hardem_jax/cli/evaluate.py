@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hardem_jax.analysis.comparison import score_text
 from hardem_jax.buckets.names import shown
@@ -98,7 +99,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         """Content of the file of predictions."""
 
     def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
-        """What a task writes in addition to scores and predictions."""
+        """Writes, and says, what a task has in addition to scores and predictions."""
         del data, answers, scores
 
     def outputs(self) -> tuple[Path, ...]:
@@ -138,19 +139,21 @@ class EvaluateCommand(OnDevices, abc.ABC):
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():
             return
-        counts = self._print_result(trained.task, name, data, scores)
+        # Files come first: a reader of the tables that stops early (``| head``) ends the command.
         by_question = trained.task.by_question(data, answers) if data.scored else {}
         if data.scored:
-            content = {**evaluation, "counts": counts, "scores": scores}
+            content = {**evaluation, "counts": _counts(data), "scores": scores}
             content["split"] |= {"path": shown(self.data.resolve())}
             write_json(file, content)
-            print(f"scores: {shown(file)}")
         if self.predictions is not None:
             write_text(self.predictions, self.predictions_text(data, answers))
         if self.by_question is not None:
             by_name = {name: values.tolist() for name, values in by_question.items()}
             write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
+        self._print_result(trained.task, name, data, scores)
+        if data.scored:
+            print(f"scores: {shown(file)}")
 
     def _scores_file(self, evaluation: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
@@ -158,30 +161,27 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def _print_result(
         self, task: Task, name: str, data: Questions, scores: Mapping[str, float]
-    ) -> dict[str, Any]:
-        """Prints scores and what the split left out; returns the counts of its questions."""
+    ) -> None:
+        """Prints scores and what the split left out."""
         from hardem_jax.task.base import places_by_size
 
-        ids = data.scored_ids()
-        lost = [data.left_out[id] for id in ids[data.count :]]
+        counts = _counts(data)
         if data.scored:
             places = places_by_size(scores, data.scored_sizes())
             of = {score: f"{len(own)} questions" for score, own in places.items()}
             of |= task.SHARES
             every = {score: value for score, value in scores.items() if score not in of}
             some = {score: value for score, value in scores.items() if score in of}
-            _print_table(f"{name}: % of {len(ids)} questions", every, {})
+            _print_table(f"{name}: % of {counts['questions']} questions", every, {})
             if some:
                 _print_table(f"{name}: % of what the last column names", some, of)
         else:
             print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
-        reasons = dict(collections.Counter(lost).most_common())
-        if reasons:
+        if reasons := counts["reasons"]:
             why = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
             and_count = ", which count 0" if data.scored else ""
-            print(f"{len(lost)} left out of the split{and_count}: {why}")
+            print(f"{counts['left out']} left out of the split{and_count}: {why}")
         print(f"peak memory: {peak_mib():.0f} MiB")
-        return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
 
     def _check_without_golds(self) -> None:
         if self.by_question is not None:
@@ -210,10 +210,18 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return self.data.absolute().name, file_digest(record)
 
 
+def _counts(data: Questions) -> dict[str, Any]:
+    """How many questions there are, and how many were left out, why."""
+    ids = data.scored_ids()
+    lost = [data.left_out[id] for id in ids[data.count :]]
+    reasons = dict(collections.Counter(lost).most_common())
+    return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
+
+
 def _print_table(title: str, scores: Mapping[str, float], of: Mapping[str, str]) -> None:
     """Prints scores; without ``of``, all are of the questions in the title."""
     # A title is wrapped at the width of its table.
-    table = Table("metric", title=title, min_width=len(title))
+    table = Table("metric", title=Text(title), min_width=len(title))
     for column in ("%", "of") if of else ("%",):
         table.add_column(column, justify="right")
     for metric, value in scores.items():

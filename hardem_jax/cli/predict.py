@@ -52,6 +52,8 @@ class PredictCommand(abc.ABC):
 
     def __post_init__(self) -> None:
         require(self, "top", at_least=1)
+        if self.columns != USUAL and self.questions is None:
+            raise InputError("--columns: expected --questions, found none")
         if self.question is not None:
             check_question(self.question)
 

@@ -25,7 +25,7 @@ from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import read_json, write_json
 from hardem_jax.errors import InputError, require, require_different
-from hardem_jax.objectives import label, whole_batch
+from hardem_jax.objectives import label
 from hardem_jax.registry import task_module, task_type
 from hardem_jax.settings import to_json
 from hardem_jax.training.config import (
@@ -214,7 +214,7 @@ class TrainCommand(Setting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batches.accumulate > 1 and (why := whole_batch(self.objective)):
+        if self.batches.accumulate > 1 and (why := getattr(self.objective, "whole_batch", "")):
             raise InputError(
                 f"--batches.accumulate: expected 1 for {label(self.objective)}, {why}, found "
                 f"{self.batches.accumulate}"

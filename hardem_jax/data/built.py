@@ -75,6 +75,7 @@ class Build:
 
     def index(self, split: str) -> dict[str, Any]:
         """What `hardem_jax.data.builders.base` says of the records of a split."""
+        self.check_split(split)
         return read_json(self.folder / index_file(split))
 
 

@@ -97,6 +97,8 @@ def json_errors(path: PathLike, read: Callable[[], str]) -> Iterator[None]:
 def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
     """Returns the error for bytes at `offset` that are not UTF-8."""
     found = f"0x{rest[0]:02x}" + (" as the last byte" if len(rest) == 1 else "")
+    if Path(name).suffix in (".parquet", ".feather", ".xlsx", ".xls", ".ods"):
+        found += "; export it as CSV or JSON lines"
     return InputError(f"{name}: byte {offset}: expected UTF-8 text, found {found}")
 
 

@@ -174,10 +174,10 @@ def prepare_split(
                 questions.write(json.dumps(dataclasses.asdict(question), ensure_ascii=False) + "\n")
         positives, negatives = writer.close()
         if not set_sizes:
-            use = "evaluate" if keep_without_mention else "train"
-            raise InputError(
-                f"{folder}: nothing to {use} on, no question can be used ({exclusions.one_line()})"
-            )
+            use, why = "evaluate" if keep_without_mention else "train", "the files hold no question"
+            if exclusions.total:
+                why = f"no question can be used ({exclusions.one_line()})"
+            raise InputError(f"{folder}: nothing to {use} on, {why}")
         write_left_out(partial, exclusions, kept)
         tokenizer.save(partial)
         meta = {

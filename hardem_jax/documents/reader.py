@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hardem_jax.documents.examples import Document, ReadingExample
@@ -11,6 +11,9 @@ from hardem_jax.documents.questions import WindowInputs
 from hardem_jax.documents.windows import make_windows
 from hardem_jax.errors import InputError
 from hardem_jax.task.reader import AnswerReader, AnswerT
+
+#: Iterables that are one thing.
+_ONE = (str, bytes, Mapping)
 
 
 class DocumentReader(AnswerReader[str | Sequence[str], AnswerT]):
@@ -25,8 +28,13 @@ class DocumentReader(AnswerReader[str | Sequence[str], AnswerT]):
     ) -> list[list[AnswerT]]:
         texts, windows, owners = [], [], []
         for number, (question, documents) in enumerate(asked):
-            texts.append((documents,) if isinstance(documents, str) else tuple(documents))
-            own = self._windows(question, texts[-1])
+            several = isinstance(documents, Iterable) and not isinstance(documents, _ONE)
+            texts.append(tuple(documents) if several else (documents,))
+            where = f"question {number}" if len(asked) > 1 else "documents"
+            if odd := [text for text in texts[-1] if not isinstance(text, str)]:
+                raise InputError(f"{where}: expected texts, found {str(odd[0]):.80}")
+            if not (own := self._windows(question, texts[-1])):
+                raise InputError(f"{where}: expected text, found no character that the model reads")
             windows += own
             owners += [number] * len(own)
         readings: list[list[Any]] = [[] for _ in texts]
@@ -42,10 +50,7 @@ class DocumentReader(AnswerReader[str | Sequence[str], AnswerT]):
         read = texts[: getattr(self._task.inference, "num_documents", None)]
         documents = tuple(Document(str(n), text) for n, text in enumerate(read))
         example = ReadingExample("question", question, documents, aliases=(), golds=())
-        windows = make_windows(example, self._model.tokenizer, self._task.windows)
-        if not windows:
-            raise InputError("documents: expected text, found no character that the model reads")
-        return windows
+        return make_windows(example, self._model.tokenizer, self._task.windows)
 
 
 def named(document: int, names: Sequence[str]) -> str | int:

@@ -11,7 +11,6 @@ from tyro.conf import subcommand
 
 from hardem_jax.cli.builds import BuildFiles, EvaluateOnBuild, TrainOnBuild, prepare
 from hardem_jax.cli.compare import comparison
-from hardem_jax.cli.evaluate import written
 from hardem_jax.cli.predict import PredictCommand, read_document
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
@@ -75,7 +74,6 @@ class Evaluate(EvaluateOnBuild):
     TASK = "equations"
     INFERENCE = ("decoding",)
 
-    predictions: Path | None = written()
     decoding: Literal["equation", "tags"] | None = None
     normalize: Normalize | None = None
 

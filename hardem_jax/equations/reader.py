@@ -48,7 +48,7 @@ class NumberAnswer:
 class NumberReader(AnswerReader[str, NumberAnswer]):
     """Answers questions by calculating with the numbers of a passage.
 
-    Create one with `from_run`. A model reads off at most ``inference.top``
+    Create one with `from_examples` or `from_run`. A model reads off at most ``inference.top``
     equations of a question.
 
     Example:
@@ -76,6 +76,7 @@ class NumberReader(AnswerReader[str, NumberAnswer]):
             lost = f"text too long for the model; {cut} number{'s' * (cut > 1)} left out"
             if not len(reading.equations):
                 problem = "expected numbers to calculate with, found none"
+                problem = f"question {index}: {problem}" if len(asked) > 1 else problem
                 raise InputError(f"{problem}; {lost}" if cut else problem)
             if cut:
                 note(lost)

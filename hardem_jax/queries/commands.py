@@ -11,7 +11,6 @@ from typing import Any, Literal
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import BuildFiles, EvaluateOnBuild, TrainOnBuild, prepare
 from hardem_jax.cli.compare import comparison
-from hardem_jax.cli.evaluate import written
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text, write_json
 from hardem_jax.errors import InputError
@@ -104,7 +103,6 @@ class Evaluate(EvaluateOnBuild):
     TASK = "queries"
     INFERENCE = ("decoding",)
 
-    predictions: Path | None = written()
     gold: Path | None = None
     gold_split: str = "dev"
     decoding: QueryDecoding | None = None

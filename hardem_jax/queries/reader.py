@@ -15,7 +15,7 @@ from hardem_jax.tables.reader import TableAnswerReader
 class TableReader(TableAnswerReader):
     """Answers questions about tables with queries, as the run decodes them.
 
-    Create one with `from_run`. A table is the path of a CSV file, a pandas
+    Create one with `from_examples` or `from_run`. A table is the path of a CSV file, a pandas
     DataFrame, or rows of cells, the first of them the names of the columns.
 
     Example:

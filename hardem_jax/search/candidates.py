@@ -8,8 +8,6 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from hardem_jax import sampled
-
 Array = jax.Array
 
 
@@ -54,7 +52,7 @@ def distinct(solutions: Array, where: Array) -> Array:
     """
     where = where & exist(solutions)
     equal = _equal(solutions, solutions) & where[:, None, :]
-    return sampled.distinct(jnp.argmax(equal, axis=-1), where=where)
+    return where & (jnp.argmax(equal, axis=-1) == jnp.arange(where.shape[-1])[None])
 
 
 def contains(known: Array, solutions: Array) -> Array:

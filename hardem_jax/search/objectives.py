@@ -29,26 +29,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from hardem_jax.search.protocol import Memory, Metrics, SearchObjective, check, measure, nothing
+from hardem_jax.search.protocol import Memory, Metrics, check, measure, nothing
 
 if TYPE_CHECKING:
     from jax import Array
 
     from hardem_jax.search.candidates import Space
-
-__all__ = [
-    "MAPO",
-    "MAPOX",
-    "MERL",
-    "AnySearchObjective",
-    "BeamHardEM",
-    "BeamMML",
-    "IterativeML",
-    "Memory",
-    "Metrics",
-    "Reinforce",
-    "SearchObjective",
-]
 
 
 class Found(NamedTuple):

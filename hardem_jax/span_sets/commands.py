@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.cli.compare import comparison
-from hardem_jax.cli.evaluate import EvaluateCommand, written
+from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.predict import PredictOnDocuments
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
@@ -93,8 +93,6 @@ class Evaluate(EvaluateCommand):
     """
 
     TASK = "taggings"
-
-    predictions: Path | None = written()
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         return json_text({id: list(answer.texts) for id, answer in answers.items()})

@@ -23,14 +23,12 @@ def tagging_record(
     best = window_with_z(windows)
     window = None if best is None else windows[best]
     marked = [] if window is None else marked_tokens(window, **LIMITS)
-    lines = [marked_text(window, tokens) for tokens in marked if window is not None]
+    lines = [_line(window, tokens) for tokens in marked if window is not None]
     entries, spans = [], []
     for number in choose(lines):
         assert window is not None
-        places = [window.place(*tokens) for tokens in marked[number]]
-        where = ", ".join(f"{a:,}-{b:,}" for _, a, b in places)
-        entries.append(Entry(number, lines[number], where))
-        spans.append(places)
+        entries.append(Entry(number, lines[number]))
+        spans.append([window.place(*tokens) for tokens in marked[number]])
     return Record(
         title=question.question,
         answer=", ".join(dict.fromkeys(question.golds)),
@@ -38,6 +36,12 @@ def tagging_record(
         size=question.num_solutions,
         texts=window_texts(windows, spans),
     )
+
+
+def _line(window: Window, spans: Sequence[tuple[int, int]]) -> str:
+    """Texts and places of a tagging: the same names may be marked in several places."""
+    places = ", ".join(f"{a:,}-{b:,}" for _, a, b in (window.place(*span) for span in spans))
+    return f"{marked_text(window, spans)} ({places})"
 
 
 def question_record(data: Any, index: int, choose: Choose = everything) -> Record:
@@ -63,7 +67,7 @@ def _view(
         marked = marked_tokens(
             window, max_mentions=config.max_mentions, max_taggings=config.max_taggings
         )[: len(reading.solutions)]
-        texts = [marked_text(window, spans) for spans in marked]
+        texts = [_line(window, spans) for spans in marked]
         places = [{window.place(*span) for span in spans} for spans in marked]
         probabilities = [math.exp(log_prob) for log_prob in reading.solutions]
     answer = task.answer(reading for _, reading in windows)

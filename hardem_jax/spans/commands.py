@@ -171,7 +171,6 @@ class Evaluate(EvaluateCommand):
         sweep: also score answers from the first N documents only, for each N given.
     """
 
-    predictions: Path | None = written()
     nbest: Path | None = written()
     top: int = may_change("what is written", default=5)
     scope: Scope | None = None

@@ -66,7 +66,7 @@ class FoundAnswer(Answer):
 class Reader(DocumentReader[FoundAnswer]):
     """Answers questions about documents with a trained span reader.
 
-    Create one with `from_run` or `from_pretrained`. Texts become windows as they
+    Create one with `from_examples`, `from_run` or `from_pretrained`. Texts become windows as they
     did in training, and answers are read off as the run's ``inference`` says: only the first
     ``num_documents`` of several texts are read, and each window gives at most ``top`` answers, or
     ``keep`` if that is more. Each length of input is compiled once.

@@ -24,7 +24,7 @@ from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
 from hardem_jax.encoders.base import token_metrics
 from hardem_jax.errors import InputError
-from hardem_jax.objectives import Objective, draws_rows
+from hardem_jax.objectives import Objective
 from hardem_jax.task.run_config import RunConfig
 from hardem_jax.training.run_progress import Mean
 from hardem_jax.training.state import MEMORY
@@ -343,7 +343,7 @@ def keys_of_part(objective: Objective, key: Array, dropout_key: Array) -> tuple[
         >>> bool(keys_of_part(EM(), key, dropout_key)[0] == key)
         False
     """
-    if not draws_rows(objective):
+    if not getattr(objective, "draws_rows", False):
         return key, dropout_key
     key, dropout_key = jax.random.split(dropout_key)
     return key, dropout_key

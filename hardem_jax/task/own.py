@@ -28,7 +28,7 @@ _DECIDED = {"out", "data", "dev", "train", "test", "file", "tokenizer", "split",
 def rows_of(examples: Any, name: str = "example") -> list[dict[str, Any]]:
     """The rows of a list of mappings, a pandas DataFrame, or a `datasets.Dataset`. One without an
     id gets this name and its number, from 0."""
-    if isinstance(examples, (str, os.PathLike, Mapping)):
+    if isinstance(examples, (str, Mapping)) or not hasattr(examples, "__iter__"):
         expected = "expected a list of rows or a DataFrame (of a file: hardem TASK prepare)"
         raise InputError(f"examples: {expected}, found {type(examples).__name__}")
     if hasattr(examples, "itertuples"):  # a DataFrame
@@ -62,7 +62,8 @@ def train_on(
     for name, value in flags.items():
         kind, found = type(fields[name].default), type(value)
         if dataclasses.is_dataclass(kind) and not dataclasses.is_dataclass(found):
-            raise InputError(f"{name}: expected a {kind.__name__}, found {found.__name__}")
+            expected = f"expected a dataclass, such as {fields[name].default}"
+            raise InputError(f"{name}: {expected}, found {found.__name__} {value}")
     if num_steps is not None and not isinstance(num_steps, numbers.Integral):
         raise InputError(f"num_steps: expected a whole number, found {num_steps}")
     texts = {name: json_lines(rows, flags.get("columns", USUAL)) for name, rows in lines.items()}

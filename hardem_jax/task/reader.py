@@ -154,9 +154,14 @@ class AnswerReader(abc.ABC, Generic[SourceT, AnswerT]):
         if top < 1:
             raise InputError(f"top: expected at least 1, found {top}")
         pairs = list(asked)
-        for question, _ in pairs:
-            if not question.strip():
-                raise InputError("question: expected a question, found only blanks")
+        for number, pair in enumerate(pairs):
+            place = f"question {number}" if len(pairs) > 1 else "question"
+            asks = pair[0] if isinstance(pair, (tuple, list)) and len(pair) == 2 else None
+            if not isinstance(asks, str):
+                expected = "expected a text and what it is about"
+                raise InputError(f"{place}: {expected}, found {str(pair):.80}")
+            if not asks.strip():
+                raise InputError(f"{place}: expected a question, found only blanks")
         return self._answers(pairs, top) if pairs else []
 
     @abc.abstractmethod

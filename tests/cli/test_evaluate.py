@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from experiments import drop, multi_span, narrativeqa, nq_open, squad_layout, triviaqa, wikisql
+from hardem_jax.cli.evaluate import _print_table
 from hardem_jax.equations import task as equations
 from hardem_jax.equations.task import EquationTask
 from hardem_jax.programs import task as programs
@@ -28,6 +29,11 @@ def test_a_score_is_of_all_questions_or_says_of_what(task):
     names, expected = OF_ALL[task]
     assert {name for name in names - set(task.SHARES) if " |Z|=" not in name} == expected
     assert set(task.SHARES) <= names
+
+
+def test_the_name_of_a_split_is_no_markup(capsys):
+    _print_table("dev[small]: % of 14 questions", {"em": 1.0}, {})
+    assert "dev[small]: % of 14 questions" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -99,4 +99,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(task, files, tmp_path, 
     line = 1 if task == "equations" else 2
     assert f"{file}: line {line}: expected a column 'reply'" in said
     missing = fails(commands(task), capsys, *flags, "--train", f"{file}x")
+    (files / "sheet.xlsx").write_bytes(b"PK\x03\x04\xff")
+    said = fails(commands(task), capsys, *flags, "--train", files / "sheet.xlsx")
+    assert "found 0xff as the last byte; export it as CSV" in said
     assert f"{file}x: expected a file" in missing and f"(perhaps you meant {file.name})" in missing

@@ -144,6 +144,8 @@ def test_a_split_without_a_question_is_not_written(tmp_path, tokenizer, keep):
     use = "evaluate" if keep else "train"
     with pytest.raises(InputError, match=f"split: nothing to {use} on, no question can be used"):
         prepare(folder, tokenizer, [EXAMPLES[2]], keep=keep, replace=True)
+    with pytest.raises(InputError, match=f"split: nothing to {use} on, the files hold no question"):
+        prepare(folder, tokenizer, [], keep=keep, replace=True)
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["split"]
 

@@ -62,11 +62,10 @@ def meta(folder):
 def test_a_build_is_prepared_as_the_files_are(name, module, flags, root, tmp_path):
     files = root / name
     more = ("--tokenizer", root / "bert", *WINDOWS)
-    whole = ("--windows.max-windows", "None") if name == "nq_open" else ()
     flags = [flag if flag.startswith("--") else files / flag for flag in flags]
     call(module, "prepare", *flags, "--out", tmp_path / "direct", *more)
     source = ("--folder", root / "built" / name)
-    call(build, "prepare", *source, "--out", tmp_path / "built", *more, *whole)
+    call(build, "prepare", *source, "--out", tmp_path / "built", *more)
     same_files(tmp_path / "built", tmp_path / "direct")
     assert meta(tmp_path / "built") == meta(tmp_path / "direct")
 
@@ -141,3 +140,6 @@ def test_what_a_person_got_wrong_is_told(root, tmp_path, capsys):
     assert "found 0" in fails(capsys, "show", "--folder", tmp_path)
     build_folder = ("--folder", root / "built" / "drop")
     assert "a split out of train" in fails(capsys, "show", *build_folder, "--split", "dev")
+    build_folder = ("--folder", root / "built" / "triviaqa", "--tokenizer", root / "bert")
+    line = fails(capsys, "prepare", *build_folder, *out, "--split", "tset")
+    assert "a split out of train" in line

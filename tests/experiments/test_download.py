@@ -206,3 +206,4 @@ def test_the_catalogue_is_complete(name):
         assert source.unpack == source.name.endswith((".zip", ".tar.gz", ".tar.bz2"))
     names = [source.name for source in dataset.sources]
     assert len(set(names)) == len(names)
+    assert ("multi_span" in dataset.then) == (name == "quoref")  # all answers of which are needed

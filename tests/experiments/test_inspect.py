@@ -409,6 +409,11 @@ def test_few_solutions_of_many_are_the_likely_ones(tables):
     [true] = re.findall("<tr class='true' data-of='(.*?)'", content["drawings"][index])
     assert true == "0"
     assert question["all"] == len(texts) and question["runs"][0]["5"]["z"] == 1
+    for prediction, place in (texts[-1], -2), ("none of Z", -1):  # of Z, though not listed
+        said = Said(dataclasses.replace(view, prediction=prediction, predicted=-1))
+        run = RunViews("MML", Path("r"), {5: "best"}, {5: {index: said}})
+        [found] = record(source, [run], most=2)["questions"][index]["runs"]
+        assert found["5"]["z"] == place
 
 
 def test_solutions_with_the_same_text_are_told_apart(tables):

@@ -91,6 +91,12 @@ def test_runs_and_comparisons(compared, tmp_path, capsys, show):
         *("--against", runs / "hard-em-0", "--data", data, "--count", 5),
     )
     assert len(block(both, "all")) == 5 and len(block(both, "about")["runs"]) == 2
+    other = shutil.copytree(data, tmp_path / "other")  # the same ids, other questions
+    questions = other / "questions.jsonl"
+    questions.write_text(questions.read_text().replace('"question": "', '"question": "Not '))
+    write_checksums(other, [file for file in other.iterdir() if file.name != "checksums.json"])
+    options = (tmp_path, "--force", "--data", other, "--checkpoint", "last")
+    assert len(block(written(runs / "mml-0", *options), "q1")["runs"][0]) == 1 < len(history)
     new = tmp_path / "x.html"
     line = refused(capsys, runs, "--out", new, "--against", data)
     assert "expected a run or a comparison" in line

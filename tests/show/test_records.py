@@ -84,8 +84,8 @@ def test_sets_of_spans():
     tokens = [(0, 3), (4, 7), (8, 10), (11, 14), (15, 17)]
     windows = [window(0, "Ada met Bo and Bo", tokens, [(2, 2), (4, 4), (6, 6)], **options)]
     record = tagging_record(ASKED, windows)
-    assert {z.text for z in record.solutions} == {"Ada | Bo", "Ada | Bo | Bo"}
-    assert [z.place for z in record.solutions][0] == "0-3, 8-10"
+    texts = ["Ada | Bo (0-3, 8-10)", "Ada | Bo (0-3, 15-17)", "Ada | Bo | Bo (0-3, 8-10, 15-17)"]
+    assert sorted(z.text for z in record.solutions) == sorted(texts)
     assert ("Ada", [0, 1, 2]) in marked(record) and len(marked(record)) == 3
     [only] = tagging_record(ASKED, windows, last).solutions
     assert only.number == 2

@@ -47,6 +47,7 @@ def bert(tmp_path_factory):
         ([], "found 0 and 0 as dev"),
         ([1] * 10, "example 0: expected a mapping, such as a dict, found int"),
         ("mine.csv", "examples: expected a list of rows or a DataFrame (of a file: hardem"),
+        (None, "examples: expected a list of rows or a DataFrame"),
         ({"question": ["Who?"]}, "hardem TASK prepare), found dict"),
         ([{"question": "Who?", "text": "A"}] * 10, "example 'example-0': expected a column"),
         ([DOCUMENTS[0] | {"answer": "Zed"}] * 10, "answer not in the documents: 9 ("),
@@ -64,7 +65,8 @@ def test_examples_that_cannot_be_used_are_told(examples, said, bert, tmp_path):
     [
         ({"out": __file__}, "test_own.py.*: expected a folder"),
         ({"num_steps": 2.5}, "num_steps: expected a whole number, found 2.5"),
-        ({"columns": {"answer": "reply"}}, "columns: expected a Columns, found dict"),
+        ({"columns": {"answer": "reply"}}, r"columns: .* such as Columns\(id=.*found dict {'an"),
+        ({"objective": MML}, "objective: expected a dataclass, such as HardEM"),
     ],
 )
 def test_flags_of_a_wrong_kind_are_told(flags, said, bert, tmp_path):
@@ -123,7 +125,7 @@ def test_what_json_cannot_hold_is_left_out_or_told_if_it_is_needed():
 
 
 @pytest.mark.slow
-def test_documents_become_a_reader_that_the_commands_read(bert, tmp_path, capsys):
+def test_documents_become_a_reader_that_the_commands_read(bert, tmp_path, capsys, monkeypatch):
     examples = pandas.DataFrame(DOCUMENTS).rename(columns={"answer": "reply"})
     options = {"encoder": bert, "num_steps": 2, "objective": MML(), **SMALL}
     options |= {"columns": Columns(answer="reply"), "dev": examples, "out": tmp_path / "run"}
@@ -136,8 +138,20 @@ def test_documents_become_a_reader_that_the_commands_read(bert, tmp_path, capsys
     assert "run had already ended at step 2" in "".join(capsys.readouterr())
     asked = DOCUMENTS[0]["question"], DOCUMENTS[0]["text"]
     assert again.answer(*asked) == reader.answer(*asked)
+    for what, said in (
+        ({"question": asked[0], "text": asked[1]}, "a text and what it is about, found {"),
+        ((asked[0], {"text": asked[1]}), "texts, found {'text"),
+        ((asked[0], ""), "text, found no character"),
+        ((" ", asked[1]), "a question, found only blanks"),
+    ):
+        with pytest.raises(InputError, match=f"^question 1: expected {said}"):
+            reader.answer_all([asked, what])
     [dev] = (tmp_path / "run" / "prepared").glob("*/dev")
-    call(commands("spans"), "evaluate", "--run-dir", tmp_path / "run", "--data", dev)
+    with monkeypatch.context() as closed:  # by ``| head``
+        closed.setattr("hardem_jax.cli.evaluate._print_table", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            call(commands("spans"), "evaluate", "--run-dir", tmp_path / "run", "--data", dev)
+    assert len([*(tmp_path / "run").glob("scores-dev-*.json")]) == 1
     other = write_checkpoint(tmp_path / "other", positions=512, layers=1)
     refused = [
         ({"objective": FirstOnly()}, "objective"),

@@ -94,9 +94,8 @@ def kill_one(processes, step):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0])
-def test_a_dead_process_ends_the_other_within_seconds(tmp_path, victim):
-    processes = start(tmp_path / "run", SECONDS_PER_STEP="0.2", HEARTBEAT_SECONDS="10")
+def test_a_dead_process_ends_the_other_within_seconds(tmp_path):
+    victim, processes = 0, start(tmp_path / "run", SECONDS_PER_STEP="0.2", HEARTBEAT_SECONDS="10")
     for line in processes[victim].stdout:
         if line == "step 4\n":
             break

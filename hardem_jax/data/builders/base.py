@@ -190,13 +190,6 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder):
         data_dir = Path(data_dir).absolute()
         with writing(data_dir):
             super().__init__(data_dir=data_dir, config=config, file_format="array_record")
-        self._original_state = {
-            "data_set": data_set,
-            "data_dir": data_dir,
-            "folder": folder,
-            "splits": splits,
-            "shard_size": shard_size,
-        }
 
     def download_and_prepare(self, **options: Any) -> None:
         """Builds the data set, unless the folder of this fingerprint is there; ``options`` are

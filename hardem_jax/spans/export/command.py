@@ -206,7 +206,8 @@ def _scores(run_dir: Path, used: Mapping[str, Any], checkpoint: Mapping[str, Any
         content = read_json(file)
         if content["checkpoint"] == checkpoint:
             split = content["split"]["name"]
-            options = {n: x for n, x in content["options"].items() if x not in (None, [], False)}
+            given = content["options"].items()
+            options = {n: x for n, x in given if x not in (None, []) and x is not False}
             del options["checkpoint"]
             how = ", ".join(f"{name} {x}" for name, x in options.items())
             evaluations.append((split, "all", how, content["scores"]))
