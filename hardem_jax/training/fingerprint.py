@@ -178,7 +178,7 @@ def without_seed(settings: Mapping[str, str]) -> dict[str, str]:
 def digest_without_seed(settings: Mapping[str, str]) -> str:
     """Identifies a run's settings but for its seed, on every machine.
 
-    >>> a, b = {"loop.seed": "0", "model.encoder": '"/a/bert"'}, {"model.encoder": '"/b/bert"'}
+    >>> a, b = {"loop.seed": "0", "model.encoder": '"/a/bert"'}, {"model.encoder": "../bert"}
     >>> digest_without_seed(a) == digest_without_seed(b) != digest_without_seed({})
     True
     """
@@ -191,7 +191,8 @@ def portable(settings: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, text in settings.items():
         path = text.strip('"')  # earlier versions wrote paths in quotes
-        found[name] = text.replace(path, Path(path).name) if os.path.isabs(path) else text
+        is_folder = os.path.isabs(path) or path.startswith(("./", "../"))  # no name on the hub
+        found[name] = text.replace(path, Path(path).name) if is_folder else text
     return found
 
 
