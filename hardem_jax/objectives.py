@@ -23,6 +23,7 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hardem_jax import posteriors
+from hardem_jax.errors import require
 from hardem_jax.posteriors import AnyPosterior, Tempered
 
 if TYPE_CHECKING:
@@ -85,9 +86,7 @@ class HardEM:
             raise ValueError(f"HardEM: tau must be None, 0 or a number of steps, got {self.tau}")
         if not 0 < self.cap <= 1:
             raise ValueError(f"HardEM: cap must be in (0, 1], got {self.cap}")
-        if self.schedule not in ("linear", "switch", "as-printed"):
-            expected = "schedule must be one of linear, switch, as-printed"
-            raise ValueError(f"HardEM: {expected}, got {self.schedule!r}")
+        require(self)  # the schedule
         if not self.tau:
             for name, default in ("cap", 1.0), ("schedule", "linear"):
                 if (value := getattr(self, name)) != default:

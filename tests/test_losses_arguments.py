@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax.loss_variants import thresholded_loss
-from hardem_jax.losses import check_log_probs, em_loss, hard_em_loss, has_solution, mean_over
+from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mean_over
 from tests.loss_cases import (
     ALL_LOSSES,
     Loss,
@@ -88,11 +88,6 @@ ZEROS = {"log_probs": np.zeros(3), "segment_ids": np.array([0, 1, 1]), "num_segm
 def test_arguments_that_make_no_sense_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         hard_em_loss(**(ZEROS | arguments))
-
-
-def test_a_posterior_gives_each_solution_a_weight():
-    with pytest.raises(ValueError, match=r"posterior's weights must have .*\(2, 3\), got \(3,\)"):
-        em_loss(np.zeros((2, 3)), lambda log_probs, where: jnp.ones(3) / 3)
 
 
 @over_all_losses

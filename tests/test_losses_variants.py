@@ -240,3 +240,4 @@ def test_a_posterior_of_other_traced_values_gets_no_gradient():
         return em_loss(log_probs, lambda scores, **rows: jax.nn.softmax(other))
 
     assert_array_equal(jax.grad(loss)(log_probs), [0, 0])
+    pytest.raises(ValueError, loss, jnp.zeros(3)).match(r"posterior's weights .*\(2,\), got \(3")

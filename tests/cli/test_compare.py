@@ -180,7 +180,7 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
     ("wrong", "named"),
     [
         (("--seeds", 0, 0), "seeds: expected different values, found 0 0"),
-        (("--objectives", "mml", "mml"), "objectives: expected different values"),
+        (("--objectives", "em", "em"), "objectives: expected different values, found 'EM' twice"),
         (("--objectives", "nml"), "Unrecognized options: nml"),
         (("--out", __file__), "test_compare.py: expected a folder to write to, found a file"),
         (
@@ -191,7 +191,10 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
             ("--seeds", 0, 1, 2, "--init-from", "a", "b"),
             "--init-from: expected one run, or one for each of 3 seeds, found 2",
         ),
-        (("--seeds", 0, 1, "--init-from", "a", "a"), "--init-from: expected different values"),
+        (
+            ("--seeds", 0, 1, "--init-from", "a", "a"),
+            "--init-from: expected different values, found a a",
+        ),
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
         (
             ("--objectives", "mml", "thresholded-hard-em", "--batches.accumulate", 2),

@@ -99,7 +99,8 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(task, files, tmp_path, 
     line = 1 if task == "equations" else 2
     assert f"{file}: line {line}: expected a column 'reply'" in said
     missing = fails(commands(task), capsys, *flags, "--train", f"{file}x")
-    (files / "sheet.xlsx").write_bytes(b"PK\x03\x04\xff")
-    said = fails(commands(task), capsys, *flags, "--train", files / "sheet.xlsx")
-    assert "found 0xff as the last byte; export it as CSV" in said
+    asked = ("predict", "--run-dir", tmp_path, "--question", "Who?", "--columns.question", "ask")
+    assert "columns: expected --questions, found none" in fails(commands(task), capsys, *asked)
+    (sheet := files / "sheet.xlsx").write_bytes(b"PK\x03\x04\xff")
+    assert "byte; export it as CSV" in fails(commands(task), capsys, *flags, "--train", sheet)
     assert f"{file}x: expected a file" in missing and f"(perhaps you meant {file.name})" in missing

@@ -6,9 +6,7 @@ import warnings
 import pytest
 
 from hardem_jax.cli.predict import _notes, asked
-from hardem_jax.data.rows import Columns
 from hardem_jax.errors import InputError
-from hardem_jax.spans.commands import Predict
 
 
 def given(monkeypatch, content, *, typed=False, echo=None):
@@ -31,11 +29,6 @@ def test_a_pipe_is_read_to_its_end_and_typed_questions_end_with_a_blank_line(mon
 def test_a_question_that_is_no_text_is_refused(monkeypatch):
     with pytest.raises(InputError, match="standard input: expected UTF-8 text, found"):
         list(given(monkeypatch, b"caf\xe9?\n"))
-
-
-def test_columns_are_those_of_a_file(tmp_path):
-    with pytest.raises(InputError, match="--columns: expected --questions, found none"):
-        Predict(run_dir=tmp_path, question="Who?", columns=Columns(question="ask"))
 
 
 def test_what_is_the_same_in_every_layer_is_noted_once(capsys):

@@ -3,6 +3,8 @@
 import numpy as np
 
 from hardem_jax.data.batching.padding import fitting
+from hardem_jax.data.built import draw_first
+from hardem_jax.queries.examples import QueryQuestion
 
 
 def test_a_row_holds_the_first_and_others_each_about_as_often():
@@ -18,3 +20,10 @@ def test_what_fits_is_kept_in_order():
     for count in range(5):
         assert fitting("\ud800", count, 4).tolist() == list(range(count))
     assert fitting("\ud800", 9, 1).tolist() == [0]
+
+
+def test_a_drawn_solution_is_first_and_the_others_keep_their_order():
+    queries = np.arange(45, dtype=np.int16).reshape(3, 15)
+    answer, words = ("ann",), np.zeros((0, 2), np.int32)
+    question = QueryQuestion("q", "Who?", "1-1", answer, "execution", None, words, queries, 3, 3)
+    assert draw_first(question, "queries", 0).queries[:, 0].tolist() == [15, 0, 30]

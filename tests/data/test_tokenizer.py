@@ -70,7 +70,7 @@ def test_a_byte_level_vocabulary_with_its_merges_is_enough(tmp_path, prefix):
         ("tokenizer.json", "{", "tokenizer.json: expected a tokenizer, found"),
         ("vocab.txt", "rome\n", r"vocab.txt: expected a BERT vocabulary, found no \[UNK\] in it"),
         ("vocab.txt", "[UNK]\n[PAD]", r"vocab.txt: .*found no \[CLS\] in it"),
-        ("other.txt", "", r"expected a tokenizer \(tokenizer.json, vocab.txt, merges.txt\)"),
+        ("x", "", r"expected a tokenizer \(tokenizer.json, vocab.txt, merges.txt\), found none of"),
     ],
 )
 def test_what_is_no_tokenizer_is_named(name, content, message, tmp_path):

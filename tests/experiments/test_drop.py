@@ -285,7 +285,7 @@ def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path, m
 @pytest.mark.parametrize(
     ("flags", "culprit"),
     [
-        (["prepare", "--folder", "nowhere", "--out", "x"], "nowhere: expected drop_dataset_"),
+        (["prepare", "--folder", "no", "--out", "x"], "no: expected drop_dataset_train.json"),
         (["prepare", "--folder", "official", "--out", "x", "--max-words", "0"], "--max-words: "),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]

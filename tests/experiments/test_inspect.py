@@ -56,7 +56,7 @@ def spans(tmp_path_factory):
 def tables(tmp_path_factory):
     """A build of questions on a table with a hostile header and a hostile cell."""
     root = tmp_path_factory.mktemp("tables")
-    (root / "official").mkdir()
+    (root / "raw").mkdir()
     table = {
         "id": "t",
         "header": ["Player", f"No. {HOSTILE}", "Goals"],
@@ -70,11 +70,8 @@ def tables(tmp_path_factory):
         {"id": id, "question": question, "table_id": "t", "answer": answer, "match": "execution"}
         for id, (question, answer) in asked.items()
     ]
-    (root / "official" / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    call(
-        *(wikisql, "prepare", "--layout", "jsonl", "--folder", root / "official"),
-        *("--out", root / "built"),
-    )
+    (root / "raw" / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    call(wikisql, "prepare", "--layout", "jsonl", "--folder", root / "raw", "--out", root / "built")
     return root / "built"
 
 

@@ -66,8 +66,9 @@ def test_a_model_goes_by_its_type(config):
     [
         ([], "spans", "config.json: expected an object, found a list"),
         ({"flags": {}}, "spans", "config.json: expected a run of spans, found no run"),
+        ({"task": 3}, "spans", "config.json: expected a run of spans, found no run"),
         ({"task": ["spans"]}, "spans", "config.json: expected a run of spans, found no run"),
-        ({"version": "0.1.0", "parser": {}}, "queries", "version 0.1.0.: expected a run"),
+        ({"version": "0.1", "parser": {}}, "queries", "version 0.1.: expected a run of queries"),
         (SPAN, "queries", "expected a run of queries, found a run of spans"),
         ({"task": "spans", "model": 3}, "spans", "expected an object under 'model', found"),
     ],
