@@ -1,10 +1,7 @@
 """Commands of the experiment modules, called as from a command line."""
 
-import contextlib
-import io
 import json
 import re
-import signal
 
 import pytest
 
@@ -50,21 +47,11 @@ def refused(capsys, commands, *arguments):
     return said(capsys)
 
 
-class _Terminal(io.StringIO):
-    def __init__(self, awaited):
-        super().__init__()
-        self.awaited = awaited
-
-    def write(self, text):
-        if self.awaited in text:
-            signal.raise_signal(signal.SIGINT)
-        return super().write(text)
-
-
-def stopped_at(line, module, *arguments):
-    """Runs a command whose user presses Ctrl-C when a line appears on stderr."""
-    with contextlib.redirect_stderr(_Terminal(line)), pytest.raises(SystemExit, match="130"):
-        call(module, *arguments)
+def output_of(module, capsys, *arguments):
+    """What a command prints."""
+    capsys.readouterr()
+    call(module, *arguments)
+    return capsys.readouterr().out
 
 
 def evaluation(printed):

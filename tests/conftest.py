@@ -33,7 +33,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 TESTS = Path(__file__).parent
 # Folders with files of minutes: begun last, one would run with nothing beside it.
-FIRST = ("training", "experiments", "robustness", "models", "tasks", "distributions")
+FIRST = ("training", "experiments", "robustness")
 
 
 def pytest_collection_modifyitems(items):

@@ -20,7 +20,7 @@ SCORES = np.eye(4) - PROBS
 MML = (PROBS[RIGHT] / P) @ SCORES[RIGHT]
 
 
-def expected_gradient(loss, draws, *, memory=None):
+def expected_gradient(loss, draws):
     """-E[d loss / d logits] over all ``4 ** draws`` outcomes of K draws, each computed."""
     outcomes = np.array(list(itertools.product(range(4), repeat=draws)))
 

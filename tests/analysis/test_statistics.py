@@ -7,8 +7,6 @@ import pytest
 
 from hardem_jax.analysis.statistics import difference, interval
 
-NORMAL = 1.959964  # the 97.5 % quantile
-
 
 def crossed(rng, seeds, questions, of_seeds, of_questions=1.0, of_answers=1.0):
     """``[S, N]`` scores with expectation 0: an effect of each seed, question and answer."""

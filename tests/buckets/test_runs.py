@@ -13,7 +13,7 @@ from hardem_jax.buckets.copies import checkpoint_of, copy, whole
 from hardem_jax.buckets.mirror import mirror
 from hardem_jax.buckets.names import VARIABLE
 from hardem_jax.buckets.store import Folder
-from tests.commands import call, fails
+from tests.commands import call, fails, output_of
 from tests.emulators import SECRET
 from tests.robustness.processes import Runner
 from tests.robustness.subjects import trained
@@ -118,9 +118,7 @@ def test_one_worker_compares_and_a_second_one_is_refused(root, bucket, elsewhere
     found = whole(Folder(out).listing())
     assert {"comparison.json", "learning_curves.png", "mml-0/final.json"} <= set(found)
     elsewhere("a third machine")
-    capsys.readouterr()
-    call(triviaqa, *compare)  # nothing is left to train
-    assert "scoring" not in capsys.readouterr().out
+    assert "scoring" not in output_of(triviaqa, capsys, *compare)  # nothing is left to train
 
 
 def test_data_are_prepared_in_a_bucket_as_on_a_disk(root, bucket, capsys):

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.cli.test_own_data import commands
-from tests.commands import call, evaluation
+from tests.commands import call, evaluation, output_of
 from tests.docs.pages import DOCS, blocks
 from tests.docs.shell import run_shell
 from tests.docs.test_guides import run_python
@@ -80,10 +80,9 @@ def test_the_score_is_what_a_person_would_count(kind, followed, tmp_path, capsys
     else:
         flags += ("--dev",)
     call(commands(task), *flags, data / "dev.csv")
-    capsys.readouterr()
-    run = ("--run-dir", folder / "runs" / kind, "--data", tmp_path / "data")
-    call(commands(task), "evaluate", *run, "--num-devices", 1)
-    assert evaluation(capsys.readouterr().out)["scores"][score] == pytest.approx(100 * right / 30)
+    run = ("--run-dir", folder / "runs" / kind, "--data", tmp_path / "data", "--num-devices", 1)
+    scores = evaluation(output_of(commands(task), capsys, "evaluate", *run))["scores"]
+    assert scores[score] == pytest.approx(100 * right / 30)
     assert right >= 8
 
 

@@ -20,12 +20,7 @@ from tests.encoders.bert_checkpoints import (
     replace_tensors,
     tensors_of,
 )
-
-
-def edit_config(folder, remove=(), **changes):
-    path = folder / "config.json"
-    content = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({k: v for k, v in content.items() if k not in remove}))
+from tests.encoders.test_family import change_config
 
 
 def test_pytorch_bin_in_half_precision(torch_bert, folder):
@@ -132,7 +127,7 @@ def test_half_precision_becomes_float32(folder, dtype):
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),
 )
 def test_wrong_configs(folder, change, message):
-    edit_config(folder, **change)
+    change_config(folder, **change)
     with pytest.raises(InputError, match=message):
         load_config(folder)
 

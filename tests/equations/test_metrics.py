@@ -7,14 +7,11 @@ import pytest
 
 from hardem_jax.equations import metrics as drop
 from hardem_jax.metrics import bags
-
-
-def number(text):
-    return {"number": text, "date": {"day": "", "month": "", "year": ""}, "spans": []}
+from tests.tiny import drop_answer as number
 
 
 def spans(*texts):
-    return number("") | {"spans": list(texts)}
+    return number(spans=texts)
 
 
 def date(day="", month="", year=""):

@@ -178,16 +178,10 @@ def test_full_size():
     """Shapes and parameters of the published model, without computing anything."""
     config = NAQANetConfig(num_words=20_000, num_characters=100)
     model = nnx.eval_shape(lambda: NAQANet(config, rngs=nnx.Rngs(0)))
-    batch = {
-        "passage_words": ((14, 400), jnp.int32),
-        "passage_chars": ((14, 400, 16), jnp.int32),
-        "passage_where": ((14, 400), bool),
-        "question_words": ((14, 50), jnp.int32),
-        "question_chars": ((14, 50, 16), jnp.int32),
-        "question_where": ((14, 50), bool),
-        "number_tokens": ((14, 60), jnp.int32),
-        "numbers_where": ((14, 60), bool),
-    }
+    batch = {"number_tokens": ((14, 60), jnp.int32), "numbers_where": ((14, 60), bool)}
+    for name, length in (("passage", 400), ("question", 50)):
+        batch |= {f"{name}_words": ((14, length), jnp.int32), f"{name}_where": ((14, length), bool)}
+        batch[f"{name}_chars"] = (14, length, 16), jnp.int32
     batch = {name: jax.ShapeDtypeStruct(*spec) for name, spec in batch.items()}
     graphdef, params = nnx.split(model, nnx.Param)
     out = jax.eval_shape(lambda params, batch: nnx.merge(graphdef, params)(batch), params, batch)

@@ -24,10 +24,6 @@ X = RNG.normal(size=(3, 9, SIZE)).astype(np.float32)
 WHERE = np.arange(9)[None] < np.array([9, 6, 1])[:, None]
 
 
-def dense(layer, x):
-    return x @ np.asarray(layer.kernel[...]) + np.asarray(layer.bias[...])
-
-
 def torch_block(torch, module):
     """The block in PyTorch: pre-norm sublayers, scaled by the chance that training keeps them."""
     functional = torch.nn.functional

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import build, drop, narrativeqa, nq_open, triviaqa, wikisql, wikitablequestions
 from tests import commands
-from tests.commands import WINDOWS, call
+from tests.commands import WINDOWS, call, output_of
 from tests.data.builders import inputs
 from tests.tiny import write_checkpoint
 
@@ -80,9 +80,8 @@ def test_a_build_is_prepared_as_the_files_are(name, module, flags, root, tmp_pat
     ],
 )
 def test_a_data_set_prepares_what_is_built(name, module, flags, root, tmp_path, capsys):
-    capsys.readouterr()
-    call(module, "prepare", "--folder", root / name, "--out", tmp_path, "--shard-size", 4, *flags)
-    printed = capsys.readouterr().out
+    flags = ("--folder", root / name, "--out", tmp_path, "--shard-size", 4, *flags)
+    printed = output_of(module, capsys, "prepare", *flags)
     [ours], [theirs] = (
         list(where.rglob("build.json")) for where in (tmp_path, root / "built" / name)
     )
@@ -113,8 +112,7 @@ def test_z_is_shown_to_people(root, capsys):
 
 def test_what_was_built_is_summed_up(root, capsys):
     flags = ("--folder", root / "drop", "--out", root / "built" / "drop", "--shard-size", 4)
-    call(build, "build", *flags, "data-set:drop-num")
-    printed = capsys.readouterr().out.splitlines()
+    printed = output_of(build, capsys, "build", *flags, "data-set:drop-num").splitlines()
     assert printed == [
         "train:",
         "       12  questions read",

@@ -15,7 +15,7 @@ from hardem_jax.documents.questions import ReadingQuestions
 from hardem_jax.spans.reader import Reader
 from hardem_jax.spans.show import window_record
 from tests import official_scripts
-from tests.commands import WINDOWS, call, evaluation, fails
+from tests.commands import WINDOWS, call, evaluation, fails, output_of
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -65,10 +65,8 @@ def trained(tmp_path_factory):
 
 
 def evaluate(root, capsys, *flags):
-    capsys.readouterr()
     command = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
-    call(squad_layout, *command, *flags)
-    printed = capsys.readouterr().out
+    printed = output_of(squad_layout, capsys, *command, *flags)
     return evaluation(printed)["scores"], printed
 
 
@@ -119,16 +117,14 @@ def test_a_choice_answers_own_questions(trained, capsys, tmp_path):
     command = ("predict", "--run-dir", trained / "run", "--document", page, "--top", 1)
     shown = {}
     for question in ASKED:
-        capsys.readouterr()
-        call(squad_layout, *command, "--question", question)
-        shown[question] = capsys.readouterr().out.splitlines()
+        said = output_of(squad_layout, capsys, *command, "--question", question)
+        shown[question] = said.splitlines()
     assert shown["Who ran yards?"][0].endswith("(no answer)")
     assert shown["How many more?"][0].endswith("yes")
     assert shown["How many more?"][1].strip() == "(in no document)"
     assert shown["Who lives?"][0].endswith("Bo") and "characters 0-2" in shown["Who lives?"][1]
     certain = ("--no-answer-threshold", 1, "--question", "Who ran yards?", "--json")
-    call(squad_layout, *command, *certain)
-    [answer] = json.loads(capsys.readouterr().out)["answers"]
+    [answer] = json.loads(output_of(squad_layout, capsys, *command, *certain))["answers"]
     assert answer["text"]
 
     reader = Reader.from_run(trained / "run")

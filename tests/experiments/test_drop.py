@@ -27,6 +27,7 @@ PASSAGE = "Ada ran 41 yards. Then Bo ran 38 yards. Eve saw Ada."
 
 call = functools.partial(commands.call, drop)
 fails = functools.partial(commands.fails, drop)
+output_of = functools.partial(commands.output_of, drop)
 
 
 def train_flags(root, out, *, train="built", dev="built", seed=0, model=()):
@@ -96,13 +97,9 @@ def test_the_same_prepare_again_finds_the_build(root, capsys):
 
 def test_a_finished_run_evaluates(root, capsys, tmp_path):
     predictions = tmp_path / "predictions.json"
-    call(
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"),
-        *("--checkpoint", "last"),
-        *("--predictions", predictions, "--decoding", "equation"),
-        *("--official", tmp_path / "official.json"),
-    )
-    printed = capsys.readouterr().out
+    command = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built")
+    command += ("--checkpoint", "last", "--predictions", predictions, "--decoding", "equation")
+    printed = output_of(capsys, *command, "--official", tmp_path / "official.json")
     assert "top in Z" in printed
     rows = json.loads(predictions.read_text())
     assert [row["id"] for row in rows] == [f"q{i}-{j}" for i in range(NUM_PASSAGES) for j in (0, 1)]
@@ -134,11 +131,9 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     model = json.loads((softmax_run / "config.json").read_text())["flags"]["model"]
     assert (model["normalize"], model["no_tag_bias"]) == ("equations", 0)
     assert "cannot resume" in fails(capsys, *train_flags(root, softmax_run))
-    call(
-        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "built"),
-        *("--checkpoint", "last"),
-    )
-    scores = commands.evaluation(capsys.readouterr().out)["scores"]
+    command = ("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "built")
+    command += ("--checkpoint", "last")
+    scores = commands.evaluation(output_of(capsys, *command))["scores"]
     last = commands.logged(softmax_run, "eval")[-1]
     assert {name: last[name] for name in scores} == pytest.approx(scores)
     readings = []
@@ -155,11 +150,7 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     assert 5 / 31 < np.exp(softmax.log_probs).sum() < 1
     np.testing.assert_array_equal(softmax.equations, product.equations)
     assert np.all(product.log_probs < softmax.log_probs)
-    call(
-        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "built"),
-        *("--checkpoint", "last", "--normalize", "tags"),
-    )
-    assert "top in Z" in capsys.readouterr().out
+    assert "top in Z" in output_of(capsys, *command, "--normalize", "tags")
 
 
 def test_predict_shows_the_answer_and_where_it_comes_from(ask):
@@ -189,9 +180,8 @@ def test_a_piped_question_without_numbers_does_not_end_the_others(
     file = tmp_path / "mine.txt"
     file.write_text("Ada saw Bo.")
     monkeypatch.setattr("sys.stdin", io.StringIO("Who?\nMore than 7 and 8?\n"))
-    capsys.readouterr()
-    call("predict", "--run-dir", root / "run", "--document", file, "--top", 1)
-    first, problem, second, answer, *_ = capsys.readouterr().out.splitlines()
+    command = ("predict", "--run-dir", root / "run", "--document", file, "--top", 1)
+    first, problem, second, answer, *_ = output_of(capsys, *command).splitlines()
     assert (first, second) == ("Who?", "More than 7 and 8?") and "%  " in answer
     assert "mine.txt: expected numbers to calculate with, found none" in problem
 
@@ -201,9 +191,8 @@ def test_questions_of_a_file_are_answered_about_their_own_passages(root, tmp_pat
     other = "Cy ran 7 yards. Then Bo ran 9 yards."
     nothing = "Nobody ran.,How many?"  # which costs the others nothing
     file.write_text(f"passage,question\n{PASSAGE},How many more?\n{nothing}\n{other},How many?\n")
-    capsys.readouterr()
-    call("predict", "--run-dir", root / "run", "--questions", file, "--json", "--top", 2)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    command = ("predict", "--run-dir", root / "run", "--questions", file, "--json", "--top", 2)
+    lines = [json.loads(line) for line in output_of(capsys, *command).splitlines()]
     assert [(line["id"], line["question"]) for line in lines] == [
         ("mine-0", "How many more?"),
         ("mine-1", "How many?"),

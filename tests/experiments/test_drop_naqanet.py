@@ -120,13 +120,9 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
         assert {name: last[name] for name in scores} == pytest.approx(scores)
         passage = tmp_path / "mine.txt"
         passage.write_text("A kick of 60 yards. Then 12 points and 3 more.")
-        capsys.readouterr()
-        call(
-            *("predict", "--run-dir", root / "run", "--document", passage),
-            *("--question", "How many more yards?"),
-        )
-        answers = [line for line in capsys.readouterr().out.splitlines() if " = " in line]
-        assert len(answers) == 5
+        asked = ("--document", passage, "--question", "How many more yards?")
+        said = commands.output_of(drop, capsys, "predict", "--run-dir", root / "run", *asked)
+        assert sum(" = " in line for line in said.splitlines()) == 5
     finally:
         (root / "elsewhere.txt").rename(root / "vectors.txt")
 
@@ -176,7 +172,6 @@ def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
 )
 def test_other_rules_are_refused_with_the_flags_to_use(root, capsys, tmp_path, rules, found):
     prepare(root, tmp_path / "built", rules)
-    capsys.readouterr()
     line = fails(capsys, *train_flags(tmp_path, tmp_path / "run", vectors=False))
     assert RULES in line and line.endswith(f"found {found}")
     assert not (tmp_path / "run").exists()

@@ -11,7 +11,7 @@ from experiments import drop, squad_layout
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.documents.inputs import whole_words
 from hardem_jax.spans.checkpoint import load_reader
-from tests.commands import call, evaluation, logged
+from tests.commands import call, evaluation, logged, output_of
 from tests.tiny import write_drop, write_modernbert, write_roberta, write_squad_layout
 
 LOOP = ["--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1, "--loop.no-progress"]
@@ -71,13 +71,9 @@ def test_a_reader_is_prepared_trained_evaluated_and_asked(name, request, tmp_pat
     assert len(logged(tmp_path / "run", "train")) == 2
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["model"]["encoder"]["model_type"] == name
-    capsys.readouterr()
-    call(
-        squad_layout,
-        *("evaluate", "--run-dir", tmp_path / "run", "--data", tmp_path / "dev"),
-        *("--num-devices", 1, "--predictions", tmp_path / "answers.json"),
-    )
-    assert evaluation(capsys.readouterr().out)["counts"]["questions"] == 8
+    command = ("evaluate", "--run-dir", tmp_path / "run", "--data", tmp_path / "dev")
+    command += ("--num-devices", 1, "--predictions", tmp_path / "answers.json")
+    assert evaluation(output_of(squad_layout, capsys, *command))["counts"]["questions"] == 8
     context = {
         asked["id"]: paragraph["context"]
         for paragraph in json.loads(file.read_text())["data"][0]["paragraphs"]

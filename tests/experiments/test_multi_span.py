@@ -8,7 +8,7 @@ import pytest
 from experiments import multi_span, squad_layout
 from hardem_jax.documents.prepared import TAGGINGS_FORMAT, PreparedSplit
 from tests import official_scripts
-from tests.commands import WINDOWS, call, evaluation, fails
+from tests.commands import WINDOWS, call, evaluation, fails, output_of
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 
@@ -78,10 +78,9 @@ def trained(tmp_path_factory):
 def test_readers_learn_which_mentions_are_meant(trained, capsys, tmp_path):
     answers = tmp_path / "answers.json"
     for objective in ("mml", "hard-em"):
-        capsys.readouterr()
         command = ("--run-dir", trained / "runs" / f"{objective}-0", "--data", trained / "dev")
-        call(multi_span, "evaluate", *command, "--predictions", answers, "--num-devices", 1)
-        scores = evaluation(capsys.readouterr().out)["scores"]
+        command += ("--predictions", answers, "--num-devices", 1)
+        scores = evaluation(output_of(multi_span, capsys, "evaluate", *command))["scores"]
         # A third of the questions has an answer that no document holds.
         assert 60 < scores["em"] <= 100 * 2 / 3 + 0.01 and scores["em several"] > 90
         exact, f1 = official_scripts.quoref(
@@ -101,14 +100,11 @@ def test_own_questions_get_all_their_spans(trained, capsys, tmp_path):
     page.write_text(text)
     command = ("predict", "--run-dir", trained / "runs" / "hard-em-0", "--document", page)
     asked = ("--question", f"Who lives in {PLACES[1]}?")
-    capsys.readouterr()
-    call(multi_span, *command, *asked, "--json")
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(output_of(multi_span, capsys, *command, *asked, "--json"))
     people = {PEOPLE[1], PEOPLE[3]}
     [best] = found["answers"]  # one window
     assert len(best["texts"]) == 2 and set(best["texts"]) == people
     assert {text[s["start"] : s["end"]] for s in best["spans"]} == people
-    call(multi_span, *command, *asked)
-    first, *places = capsys.readouterr().out.splitlines()
+    first, *places = output_of(multi_span, capsys, *command, *asked).splitlines()
     assert re.fullmatch(r" *[\d.]+%  (Bo \| Dov|Dov \| Bo)", first)
     assert len(places) == len(best["spans"])

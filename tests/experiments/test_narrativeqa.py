@@ -7,7 +7,7 @@ import pytest
 
 from experiments import narrativeqa
 from hardem_jax.spans.readers.narrativeqa import QUESTIONS, SUMMARIES
-from tests.commands import WINDOWS, call, evaluation, meta_of
+from tests.commands import WINDOWS, call, evaluation, meta_of, output_of
 from tests.data.builders.inputs import write_narrativeqa
 from tests.tiny import write_checkpoint
 
@@ -67,12 +67,8 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     call(narrativeqa, *run_flags(root, "train", "run"))
     assert re.search(r"best rouge_l [\d.]{1,5} at step \d", capsys.readouterr().out)
     predictions = tmp_path / "predictions.json"
-    call(
-        narrativeqa,
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
-        *("--predictions", predictions),
-    )
-    printed = capsys.readouterr().out
+    command = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    printed = output_of(narrativeqa, capsys, *command, "--predictions", predictions)
     assert "rouge_l |Z|=0" in printed
     scores = evaluation(printed)["scores"]
     assert {"rouge_l", "rouge_l_0_3_2", "lcs_f1", "em", "rouge_l |Z|=3-4"} <= set(scores)

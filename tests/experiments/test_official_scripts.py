@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import functools
 import json
 import shutil
 import sqlite3
@@ -41,12 +40,12 @@ def scores(tmp_path, capsys):
     """Trains and evaluates; returns the scores in the file that ``evaluate`` names."""
 
     def run(module, data, steps, *options, training=(), reading=()):
-        call = functools.partial(commands.call, module)
         loop = [*LOOP, "--loop.num-steps", steps, "--loop.eval-every", steps]
-        call("train", *data, *loop, "--out", tmp_path / "run", *training, "objective:mml")
-        capsys.readouterr()
-        call("evaluate", "--num-devices", 1, "--run-dir", tmp_path / "run", *reading, *options)
-        return commands.evaluation(capsys.readouterr().out)["scores"]
+        flags = (*data, *loop, "--out", tmp_path / "run", *training, "objective:mml")
+        commands.call(module, "train", *flags)
+        flags = ("--num-devices", 1, "--run-dir", tmp_path / "run", *reading, *options)
+        printed = commands.output_of(module, capsys, "evaluate", *flags)
+        return commands.evaluation(printed)["scores"]
 
     return run
 

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 call = functools.partial(commands.call, nq_open)
 fails = functools.partial(commands.fails, nq_open)
+output_of = functools.partial(commands.output_of, nq_open)
 
 
 def write_contexts(file, *, questions=16):
@@ -63,8 +64,7 @@ def root(tmp_path_factory):
 
 def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
     command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
-    call(*command, "--sweep", 1, 2)
-    printed = capsys.readouterr().out
+    printed = output_of(capsys, *command, "--sweep", 1, 2)
     assert "peak memory: " in printed
     scores = commands.evaluation(printed)["scores"]
     assert scores["recall n=1"] == 0 and scores["recall n=2"] == 75
@@ -109,9 +109,8 @@ def test_questions_that_retrieval_could_not_use_count_zero(root, tmp_path, capsy
         *("prepare", "--contexts", contexts, "--tokenizer", root / "bert", *WINDOWS),
         *("--out", tmp_path / "dev", "--split", "dev"),
     )
-    capsys.readouterr()
-    call("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", tmp_path / "dev")
-    found = commands.evaluation(capsys.readouterr().out)
+    flags = ("--num-devices", 1, "--run-dir", root / "run", "--data", tmp_path / "dev")
+    found = commands.evaluation(output_of(capsys, "evaluate", *flags))
     reason = "no word left in the question after normalisation"
     assert found["counts"] == {"questions": 3, "left out": 1, "reasons": {reason: 1}}
     assert found["scores"]["em"] == pytest.approx(200 / 3)

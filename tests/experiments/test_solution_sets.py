@@ -9,16 +9,14 @@ from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
 from hardem_jax.data.built import open_build
 from hardem_jax.equations.records import to_numeric_question
 from hardem_jax.queries.records import to_query_question
-from tests.commands import WINDOWS, call
+from tests.commands import WINDOWS, call, output_of
 from tests.data.builders import inputs
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 
 
 def tabulate(capsys, *folders):
     """The cells of each row, by its first."""
-    capsys.readouterr()
-    call(solution_sets.SolutionSets, "--data", *folders)
-    lines = capsys.readouterr().out.splitlines()
+    lines = output_of(solution_sets.SolutionSets, capsys, "--data", *folders).splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return {name: cells for name, *cells in rows}
 

@@ -1,6 +1,7 @@
 """The commands of the span experiments, from official files to an answer, on tiny stand-ins."""
 
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -21,9 +22,11 @@ from hardem_jax.spans.commands import Evaluate, Train
 from hardem_jax.spans.config import SpanInference
 from hardem_jax.spans.reader import Reader
 from hardem_jax.training.checkpoints import newest_step
+from tests import commands
 from tests.commands import OBEYED, SHOWN, WINDOWS, call, evaluation, fails, logged, refused
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 
+output_of = functools.partial(commands.output_of, triviaqa)
 SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]
 
 
@@ -108,8 +111,7 @@ def test_the_best_answers_with_their_places_and_the_score_of_every_question(root
     evaluate = evaluate_flags(root)
     files = {name: tmp_path / f"{name}.json" for name in ("predictions", "nbest", "by-question")}
     flags = (word for name, file in files.items() for word in (f"--{name}", file))
-    call(triviaqa, *evaluate, *flags, "--top", 3)
-    printed = capsys.readouterr().out
+    printed = output_of(capsys, *evaluate, *flags, "--top", 3)
     answers, best, scores = (json.loads(file.read_text()) for file in files.values())
     documents = {
         file.name: file.read_text() for file in (root / "evidence" / "wikipedia").iterdir()
@@ -137,9 +139,7 @@ def test_scores_name_the_checkpoint_that_was_read(root, capsys, monkeypatch):
     command = evaluate_flags(root)
     before = {"name": "best", "number": -1}
     monkeypatch.setattr("hardem_jax.cli.evaluate.checkpoint_identity", lambda *_: dict(before))
-    capsys.readouterr()
-    call(triviaqa, *command, "--max-answer-tokens", 7)
-    found = evaluation(capsys.readouterr().out)
+    found = evaluation(output_of(capsys, *command, "--max-answer-tokens", 7))
     assert found["checkpoint"] == {"name": "best", "number": newest_step(root / "run" / "best")}
     steps = iter([10, 20])
     monkeypatch.setattr("hardem_jax.task.trained.newest_step", lambda _: next(steps))
@@ -154,9 +154,7 @@ def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
     page.write_text("Ada saw Bo.\nBo lives in Rome.")
     command = ["predict", "--run-dir", root / "run", "--document", page, "--json", "--top", 2]
     monkeypatch.setattr("sys.stdin", io.StringIO("Who lives in Rome?\nWho saw Bo?\n"))
-    capsys.readouterr()
-    call(triviaqa, *command)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    lines = [*map(json.loads, output_of(capsys, *command).splitlines())]
     assert [line["question"] for line in lines] == ["Who lives in Rome?", "Who saw Bo?"]
     for answer in (x for line in lines for x in line["answers"]):
         assert answer["document"] == str(page) and 0 < answer["probability"] < 1
@@ -169,9 +167,7 @@ def test_questions_of_a_file_are_answered_about_their_own_texts(root, tmp_path, 
     file.write_text("asked\tpage\n" + "".join([f"Who lives in Rome?\t{text}\n" for text in texts]))
     named = ("--columns.question", "asked", "--columns.text", "page")
     command = ("predict", "--run-dir", root / "run", "--questions", file, "--top", 2)
-    capsys.readouterr()
-    call(triviaqa, *command, *named, "--json")
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    lines = [*map(json.loads, output_of(capsys, *command, *named, "--json").splitlines())]
     assert [line["id"] for line in lines] == ["mine-0", "mine-1"]
     reader = Reader.from_run(root / "run", keep=2)
     for line, text in zip(lines, texts, strict=True):
@@ -206,9 +202,7 @@ def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path
     document = tmp_path / "mine.txt"
     document.write_text(f"Eve saw {OBEYED} lives in Rome.", encoding="utf-8")
     command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 20)
-    capsys.readouterr()
-    call(triviaqa, *command, "--question", "Who lives in Rome?")
-    lines = capsys.readouterr().out.splitlines()
+    lines = output_of(capsys, *command, "--question", "Who lives in Rome?").splitlines()
     assert any(SHOWN in line for line in lines[1::2])
     assert all(line.isprintable() for line in lines)
 
@@ -221,7 +215,6 @@ def test_other_evaluations_have_other_files(root, tmp_path, capsys):
         *("--evidence", tmp_path / "evidence", "--tokenizer", root / "bert"),
         *("--out", tmp_path / "dev", *WINDOWS),
     )
-    capsys.readouterr()
     commands = {
         "plain": [],
         "options": ["--num-documents", 1, "--checkpoint", "last"],
@@ -230,8 +223,7 @@ def test_other_evaluations_have_other_files(root, tmp_path, capsys):
     }
     files = {}
     for name, more in commands.items():
-        call(triviaqa, *evaluate_flags(root), *more)
-        printed = capsys.readouterr().out
+        printed = output_of(capsys, *evaluate_flags(root), *more)
         [files[name]] = [line for line in printed.splitlines() if line.startswith("scores: ")]
     assert len(set(files.values())) == 3 and files["again"] == files["plain"]
     content = evaluation(printed)

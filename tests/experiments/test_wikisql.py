@@ -44,6 +44,7 @@ pytestmark = pytest.mark.slow
 
 call = functools.partial(commands.call, wikisql)
 fails = functools.partial(commands.fails, wikisql)
+output_of = functools.partial(commands.output_of, wikisql)
 
 
 def train_flags(root, out):
@@ -110,8 +111,7 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     call(*command, "--predictions", predictions, "--official", root / "official.jsonl")
     assert "logical form" not in capsys.readouterr().out
     gold = ["--gold", root / "official", "--gold-split", "train"]
-    call(*command, *gold, "--decoding", "greedy")
-    printed = capsys.readouterr().out
+    printed = output_of(capsys, *command, *gold, "--decoding", "greedy")
     for name in ("accuracy", "non-empty accuracy", "logical form", "hit@1", "gold in Z"):
         assert name in printed
     of_all, of_some = printed.split("what the last column names")
@@ -171,9 +171,7 @@ def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text("Who,Lives in,Yards\nADA,OSLO,1234567\nBO,ROME,2500000.25\n")
     command = ["predict", "--run-dir", root / "run", "--table", table, "--top", 40]
-    capsys.readouterr()
-    call(*command, "--question", "Who lives in rome?")
-    lines = capsys.readouterr().out.splitlines()
+    lines = output_of(capsys, *command, "--question", "Who lives in rome?").splitlines()
     assert all("%  SELECT" in line and ' FROM "mine"' in line for line in lines[::2])
     results = lines[1::2]
     assert any("ADA" in result or "OSLO" in result for result in results)
@@ -195,9 +193,8 @@ def test_questions_of_a_file_are_answered_about_their_own_tables(root, tmp_path,
     asked = [("q1", "Who lives in rome?", "a.csv"), ("q2", "Who lives in oslo?", "b.csv")]
     keys = ("id", "question", "table")
     file.write_text("\n".join(json.dumps(dict(zip(keys, one, strict=True))) for one in asked))
-    capsys.readouterr()
-    call("predict", "--run-dir", root / "run", "--questions", file, "--json", "--top", 3)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    command = ("predict", "--run-dir", root / "run", "--questions", file)
+    lines = [*map(json.loads, output_of(capsys, *command, "--json", "--top", 3).splitlines())]
     assert [(line["id"], line["question"]) for line in lines] == [one[:2] for one in asked]
     reader = TableReader.from_run(root / "run")
     for line, table in zip(lines, (rows, rows[:2]), strict=True):
@@ -206,8 +203,7 @@ def test_questions_of_a_file_are_answered_about_their_own_tables(root, tmp_path,
         shown = [one["probability"] for one in line["answers"]]
         np.testing.assert_allclose(shown, [one.probability for one in alone], rtol=1e-4)
     file.write_text(json.dumps({"id": "q1", "question": "Who?", "table": "../a.csv"}))
-    call("predict", "--run-dir", root / "run", "--questions", file)
-    told = capsys.readouterr().out
+    told = output_of(capsys, *command)
     assert "line 1 (q1): " in told and "expected a path inside the data set, found '../a" in told
 
 

@@ -19,6 +19,7 @@ from tests.tiny import write_checkpoint
 
 call = functools.partial(commands.call, wikitablequestions)
 fails = functools.partial(commands.fails, wikitablequestions)
+output_of = functools.partial(commands.output_of, wikitablequestions)
 NUM_QUESTIONS = 6
 
 
@@ -59,10 +60,9 @@ def test_tables_of_ones_own_have_programs(tmp_path, capsys):
 def test_evaluation_scores_all_questions(root, capsys):
     predictions = root / "predictions.json"
     command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"]
-    capsys.readouterr()
-    official = root / "official.tsv"
-    call(*command, "--split", "train", "--predictions", predictions, "--official", official)
-    scores = commands.evaluation(capsys.readouterr().out)["scores"]
+    command += ["--split", "train"]
+    files = ("--predictions", predictions, "--official", root / "official.tsv")
+    scores = commands.evaluation(output_of(capsys, *command, *files))["scores"]
     [at_end] = commands.logged(root / "run", "eval")
     assert scores["accuracy"] == pytest.approx(at_end["accuracy"])
     rows = json.loads(predictions.read_text())
@@ -70,7 +70,7 @@ def test_evaluation_scores_all_questions(root, capsys):
     assert scores["accuracy"] == pytest.approx(100 * sum(r["correct"] for r in rows) / len(rows))
     assert set(rows[0]) == {"id", "question", "program", "result", "correct"}
     # As the official evaluator reads it: all items are texts.
-    lines = (line.split("\t") for line in official.read_text().splitlines())
+    lines = (line.split("\t") for line in files[-1].read_text().splitlines())
     found = {id: items for id, *items in lines}
     split = read_wikitablequestions(
         root / "official", "random-split-1-train", skips=ExclusionCounts()
@@ -78,8 +78,8 @@ def test_evaluation_scores_all_questions(root, capsys):
     official_score = score(found, {q.id: Denotation(q.answer_texts) for q in split})
     assert official_score["accuracy"] == pytest.approx(scores["accuracy"])
     assert official_score["missing"] == official_score["unknown"] == 0
-    call(*command, "--split", "train", "--decoding", "result")
-    assert "accuracy" in commands.evaluation(capsys.readouterr().out)["scores"]
+    printed = output_of(capsys, *command, "--decoding", "result")
+    assert "accuracy" in commands.evaluation(printed)["scores"]
 
 
 @pytest.mark.slow
@@ -87,9 +87,8 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text(f"who {OBEYED},yards\nAda {OBEYED},5\nBo,7\n", encoding="utf-8")
     command = ("predict", "--run-dir", root / "run", "--table", table)
-    capsys.readouterr()
-    call(*command, "--question", "Who ran more than 5 yards?", "--top", 20)
-    lines = capsys.readouterr().out.splitlines()
+    asked = ("--question", "Who ran more than 5 yards?", "--top", 20)
+    lines = output_of(capsys, *command, *asked).splitlines()
     assert len(lines) == 40 and all("%  " in line for line in lines[::2])
     chances = [float(line.split("%")[0]) for line in lines[::2]]
     assert chances == sorted(chances, reverse=True)

@@ -14,30 +14,22 @@ from tests.marks import slow
 from tests.queries.solutions.brute import random_problem
 
 NUM_COLUMNS, NUM_WORDS = 4, 14
+SHAPES = {"select": (4,), "aggregator": (4, 6), "number": (4,), "column": (4,), "operator": (4, 3)}
+SHAPES |= {"first": (4, 3, NUM_WORDS), "last": (4, 3, NUM_WORDS)}
 
 
 def random_distribution(rng, num_columns, num_words, *, scale=2.0):
     """Sharp enough to have a best query, over tables of one size so that one program serves all."""
-
-    def draw(*shape):
-        return jnp.asarray(scale * rng.standard_normal((1, *shape)), jnp.float32)
-
+    draws = {name: scale * rng.standard_normal((1, *shape)) for name, shape in SHAPES.items()}
     return QueryDistribution.from_logits(
-        select=draw(NUM_COLUMNS),
-        aggregator=draw(NUM_COLUMNS, 6),
-        number=draw(4),
-        column=draw(NUM_COLUMNS),
-        operator=draw(NUM_COLUMNS, 3),
-        first=draw(NUM_COLUMNS, 3, NUM_WORDS),
-        last=draw(NUM_COLUMNS, 3, NUM_WORDS),
+        **{name: jnp.asarray(draw, jnp.float32) for name, draw in draws.items()},
         columns=jnp.asarray(np.arange(NUM_COLUMNS)[None] < num_columns),
         words=jnp.asarray(np.arange(NUM_WORDS)[None] < num_words),
     )
 
 
 def scores_of(distribution):
-    fields = ("select", "aggregator", "number", "column", "operator", "first", "last")
-    return QueryScores(*(np.asarray(getattr(distribution, name))[0] for name in fields))
+    return QueryScores(*(np.asarray(getattr(distribution, name))[0] for name in SHAPES))
 
 
 def log_probs_of(distribution, rows):

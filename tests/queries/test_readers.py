@@ -41,9 +41,9 @@ def folder(tmp_path):
     return run
 
 
-def read(folder):
+def read(folder, reader=read_wikisql):
     skips = ExclusionCounts()
-    return list(read_wikisql(folder, "dev", skips=skips)), skips
+    return list(reader(folder, "dev", skips=skips)), skips
 
 
 def test_reads_an_example(folder):
@@ -93,11 +93,6 @@ def test_another_layout_is_an_error(folder, bad, tables, message):
     assert "\n" not in str(caught.value)
 
 
-def answers(folder):
-    skips = ExclusionCounts()
-    return list(read_answers(folder, "dev", skips=skips)), skips
-
-
 def test_queries_become_answers(folder):
     lines = [
         line(),
@@ -109,7 +104,7 @@ def test_queries_become_answers(folder):
         line(sql=...),
         line(conditions=[(1, 1, 5), (1, 2, 10)]),  # one value for both, as officially
     ]
-    questions, skips = answers(folder(*lines))
+    questions, skips = read(folder(*lines), read_answers)
     assert [(q.id, q.answer) for q in questions] == [
         ("dev-0", ("bo",)),
         ("dev-1", (42.0,)),

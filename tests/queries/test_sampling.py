@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
-import scipy.stats
 
 from hardem_jax.queries.distribution import QueryDistribution
 from hardem_jax.queries.sampling import Support

@@ -16,7 +16,7 @@ from hardem_jax.spans.checkpoint import load_reader, load_released_reader, save_
 from hardem_jax.spans.model import SpanReader
 from tests.encoders.bert_checkpoints import CONFIG, replace_tensors, tensors_of
 from tests.encoders.modules import run
-from tests.encoders.test_fine_tuned import IDS, SIZES, TYPES, WHERE, save_fine_tuned
+from tests.encoders.test_fine_tuned import IDS, SIZES, TYPES, WHERE, save_fine_tuned, torch_outputs
 
 BATCH = {
     "token_ids": jnp.array(IDS),
@@ -32,15 +32,6 @@ def randomised(module, seed=0):
     keys = iter(jax.random.split(jax.random.key(seed), len(jax.tree.leaves(params))))
     params = jax.tree.map(lambda x: 0.5 * jax.random.normal(next(keys), x.shape), params)
     return nnx.merge(graphdef, params)
-
-
-def torch_outputs(torch, model, ids=IDS, where=WHERE, **inputs):
-    with torch.no_grad():
-        return model(
-            input_ids=torch.from_numpy(np.asarray(ids, np.int64)),
-            attention_mask=torch.from_numpy(where.astype(np.int64)),
-            **inputs,
-        )
 
 
 def span_logits(reading):

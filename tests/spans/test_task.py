@@ -15,7 +15,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.documents.inputs import pad_windows
 from hardem_jax.documents.prepared import Question
 from hardem_jax.documents.questions import ReadingQuestions, WindowInputs
-from hardem_jax.documents.windows import Window, WindowConfig
+from hardem_jax.documents.windows import WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.spans.answers import window_reading
 from hardem_jax.spans.config import SpanInference
@@ -41,16 +41,8 @@ LAST_PIECES = {0, 3, 4, 5, 7, 8, 11, 12, 13, 14}
 
 
 def piece_window():
-    return Window(
-        example_id="q",
-        document=0,
-        text=PIECES,
-        text_start=0,
-        token_ids=np.array([2, 5, 3, *range(5, 5 + len(PIECE_OFFSETS)), 3]),
-        context_start=3,
-        offsets=np.array(PIECE_OFFSETS),
-        solutions=np.zeros((0, 2), int),
-    )
+    plain = window("q", range(5, 5 + len(PIECE_OFFSETS)))
+    return dataclasses.replace(plain, text=PIECES, text_start=0, offsets=np.array(PIECE_OFFSETS))
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +15,9 @@ from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.distributed import initialize_distributed, is_multi_process
 from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.state import named_leaves
+from tests.processes import ROOT
 from tests.training import process_worker as worker
 from tests.training import toy_problem as toy
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -83,9 +81,7 @@ def finish(processes):
 
 def kill_one(processes, step):
     """Kills the second when it begins this step; the first cannot go on and is ended as well."""
-    for line in processes[1].stdout:
-        if line == f"step {step}\n":
-            break
+    assert f"step {step}\n" in processes[1].stdout
     processes[1].send_signal(signal.SIGKILL)
     processes[0].send_signal(signal.SIGKILL)
     for process in processes:
@@ -96,9 +92,7 @@ def kill_one(processes, step):
 @pytest.mark.slow
 def test_a_dead_process_ends_the_other_within_seconds(tmp_path):
     victim, processes = 0, start(tmp_path / "run", SECONDS_PER_STEP="0.2", HEARTBEAT_SECONDS="10")
-    for line in processes[victim].stdout:
-        if line == "step 4\n":
-            break
+    assert "step 4\n" in processes[victim].stdout
     processes[victim].kill()
     began = time.monotonic()
     _, err = processes[1 - victim].communicate(timeout=600)
@@ -110,9 +104,7 @@ def test_a_dead_process_ends_the_other_within_seconds(tmp_path):
 
 def terminate_one(processes, step):
     """SIGTERM to the second at this step: both save the same step and say so in one line."""
-    for line in processes[1].stdout:
-        if line == f"step {step}\n":
-            break
+    assert f"step {step}\n" in processes[1].stdout
     processes[1].send_signal(signal.SIGTERM)
     said = [process.communicate(timeout=600)[1] for process in processes]
     assert [process.returncode for process in processes] == [143, 143], said

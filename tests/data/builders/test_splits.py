@@ -19,7 +19,6 @@ from hardem_jax.equations.solutions.rules import COUNT, EquationRules
 from hardem_jax.errors import InputError
 from hardem_jax.programs.builds import TablePrograms
 from hardem_jax.programs.task import ProgramSplit
-from hardem_jax.queries.annotations import NOT_A_SPAN
 from hardem_jax.queries.builds import TableQuestions, WikiSQL
 from hardem_jax.queries.records import NO_QUERY, query_question
 from hardem_jax.queries.solutions.enumeration import ROW_WIDTH, SqlRules
@@ -254,7 +253,7 @@ def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
     assert [q.id for q in split.questions] == [f"train-{i}" for i in (0, 1, 2, 4, 5)]
     assert all(len(q.queries) == q.num_queries == 1 for q in split.questions)
     assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]
-    assert split.left_out == weak.left_out == {"train-3": NO_QUERY} and NOT_A_SPAN
+    assert split.left_out == weak.left_out == {"train-3": NO_QUERY}
     assert dict(split.tables) == dict(weak.tables) and split.meta["supervised"]
     for ours, theirs in zip(split.questions, weak.questions, strict=True):
         assert_same(dataclasses.replace(ours, queries=theirs.queries, num_queries=1),

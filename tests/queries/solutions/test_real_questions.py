@@ -44,6 +44,5 @@ def test_z_of_real_questions(real, rules, mean, median):
         for asked in missing
         if execute_sql(asked.table, dataclasses.replace(asked.query, aggregator=0)) == []
     ]
-    print(f"{len(missing)} annotated queries are not in Z, {len(empty)} of which select no row")
     assert len(empty) == 8 and len(missing) <= 0.03 * len(real)
     assert all(len(np.unique(z.queries, axis=0)) == len(z.queries) for z in found)
