@@ -125,9 +125,10 @@ class Step:
 class Plan(Sequence[Step], abc.ABC):
     """The inputs of every training step n, as a pure function of seed and n.
 
-    Every epoch shuffles the items and batches them by bucket. Items that do not fill a batch move
-    up to the next bucket, so an epoch leaves out less than one batch. Packed batches need no
-    buckets; their number of rows is rounded up by at most a sixteenth, for few different shapes.
+    Every epoch shuffles the items, leaves out the last that do not fill a batch, and batches the
+    others by bucket; those that do not fill a batch there move up to the next bucket. Packed
+    batches need no buckets; their number of rows is rounded up by at most a sixteenth, for few
+    different shapes.
 
     ``sizes`` ``[N, 2]`` int are tokens and solutions of each input, ``num_items`` the items of an
     epoch, ``num_devices`` G devices that share a batch. ``negatives`` is k, inputs without a
@@ -201,7 +202,8 @@ class Plan(Sequence[Step], abc.ABC):
 
     def _epoch(self, epoch: int) -> list[Step]:
         rng = np.random.default_rng((self._seed, epoch))
-        items = self.draw(rng)
+        # Not after bucketing, which would leave out the longest in every epoch.
+        items = self.draw(rng)[: self.steps_per_epoch * self.config.batch_size]
         epoch_steps = self._packed if self.config.packed_tokens else self._bucketed
         batches = list(epoch_steps(items, self._item_lengths(items)))
         if epoch and self.config.packed_tokens:
@@ -274,9 +276,7 @@ def training_batches(
 
     import grain  # imports jax, which computing a plan does not need
 
-    def read(step: Step) -> Batch:
-        return _read(step, inputs, plan, pad, shard)
-
+    read = functools.partial(_read, inputs=inputs, plan=plan, pad=pad, shard=shard)
     return grain.MapDataset.source(plan).map(read).to_iter_dataset()
 
 

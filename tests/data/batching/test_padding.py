@@ -101,6 +101,16 @@ def test_an_epoch_visits_every_positive_once_but_for_less_than_a_batch(config):
         assert drawn.max() < 50
 
 
+@pytest.mark.parametrize("config", [{}, PACKED])
+def test_no_length_is_left_out_more_often_than_another(config):
+    # 20 short ones and 19 long ones, of which each epoch has 20.
+    lengths = np.array([(10, 1)] * 20 + [(60, 1)] * 19)
+    config = BatchConfig(**config | {"batch_size": 20, "buckets": (16, 64), "negatives": 0})
+    steps = TrainingPlan(lengths, config, num_steps=400, seed=0)
+    visits = np.bincount(np.concatenate([step.items[:, 0] for step in steps]), minlength=39)
+    assert 0.45 < visits[20:].mean() / 400 < 0.57 and visits.min() > 150
+
+
 @pytest.mark.parametrize("num_negatives", [1, 3, 200])
 def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
     steps = plan(num_negatives=num_negatives, num_steps=12)
@@ -135,6 +145,8 @@ def test_too_little_data_and_too_long_windows_are_named():
         plan(packed_tokens=70, accumulate=2, num_devices=4)
     with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
         plan(accumulate=3)
+    with pytest.raises(InputError, match="batch_size: expected an integer, found 4.0"):
+        plan(batch_size=4.0)
 
 
 WINDOWS = [window(i, length=6 + i % 20) for i in range(20)]
