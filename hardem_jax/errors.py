@@ -171,11 +171,10 @@ def require(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
-    integer: bool = False,
     optional: bool = True,
 ) -> None:
-    """Checks that attributes of a configuration are finite numbers within bounds, and those whose
-    type is a `Literal` one of its options.
+    """Checks that attributes of a configuration are finite numbers within bounds, integers if it is
+    a dataclass that says so, and those whose type is a `Literal` one of its options.
 
     None passes if it is `optional`; every element of a tuple is checked. Integers must fit 32 bits
     unless `at_most` or `below` sets another limit.
@@ -187,7 +186,7 @@ def require(
         ...
         hardem_jax.errors.InputError: top: expected at least 1, found 0
     """
-    kind, wanted = (numbers.Integral, "an integer") if integer else (numbers.Real, "a number")
+    hints = _hints(type(config))
     bounds = [
         (f"{word} {bound}", bound, inside)
         for word, bound, inside in (
@@ -198,12 +197,15 @@ def require(
         )
         if bound is not None
     ]
-    for name, options in _literals(type(config)).items():
-        check_choice(getattr(config, name), options, name)
+    for name, hint in hints.items():
+        if get_origin(hint) is Literal:
+            check_choice(getattr(config, name), hint, name)
     expected = " and ".join(text for text, *_ in bounds) or "a finite number"
     for name in names:
         found = getattr(config, name)
         values: Sequence[Any] = found if isinstance(found, (tuple, list)) else (found,)
+        integer = _mentions(hints.get(name), int) and not _mentions(hints.get(name), float)
+        kind, wanted = (numbers.Integral, "an integer") if integer else (numbers.Real, "a number")
         for value in values:
             if value is None and optional:
                 continue
@@ -218,10 +220,14 @@ def require(
 
 
 @functools.cache
-def _literals(kind: type) -> dict[str, Any]:
-    """The fields of a dataclass whose type is a `Literal`, each with it."""
-    hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
-    return {name: hint for name, hint in hints.items() if get_origin(hint) is Literal}
+def _hints(kind: type) -> dict[str, Any]:
+    """The type of each field of a dataclass; nothing for another class."""
+    return get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+
+
+def _mentions(hint: Any, kind: type) -> bool:
+    """Whether a type is that class, or a union or tuple with it."""
+    return hint is kind or any(_mentions(part, kind) for part in get_args(hint))
 
 
 def require_different(config: Any, *names: str) -> None:

@@ -50,7 +50,7 @@ class EncoderConfig:
     max_position_embeddings: int = 512
 
     def __post_init__(self) -> None:
-        require(self, *self.sizes, at_least=1, integer=True, optional=False)
+        require(self, *self.sizes, at_least=1, optional=False)
         require(self, *self.rates, at_least=0, below=1, optional=False)
         act: Any = vars(self)["hidden_act"]
         if not isinstance(act, str) or act not in ACTIVATIONS:

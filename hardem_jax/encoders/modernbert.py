@@ -79,7 +79,7 @@ class ModernBertConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, *_BASES, above=0, optional=False)
-        require(self, "pad_token_id", at_least=0, below=self.vocab_size, integer=True)
+        require(self, "pad_token_id", at_least=0, below=self.vocab_size)
         if self.head_size % 2:
             raise InputError(
                 f"hidden_size: expected a multiple of twice {self.num_attention_heads} heads, "

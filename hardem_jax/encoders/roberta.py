@@ -33,7 +33,7 @@ class RobertaConfig(BertConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "pad_token_id", at_least=0, integer=True, optional=False)
+        require(self, "pad_token_id", at_least=0, optional=False)
         if self.max_tokens < 1:
             raise InputError(
                 f"max_position_embeddings: expected more than {self.first_position}, found "

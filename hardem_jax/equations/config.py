@@ -86,8 +86,8 @@ class NAQANetSizes:
     def __post_init__(self) -> None:
         require(self, *_RATES, at_least=0, below=1)
         sizes = {f.name for f in dataclasses.fields(NAQANetSizes)} - {*_RATES, "num_highway_layers"}
-        require(self, *sorted(sizes), at_least=1, integer=True)
-        require(self, "num_highway_layers", at_least=0, integer=True)
+        require(self, *sorted(sizes), at_least=1)
+        require(self, "num_highway_layers", at_least=0)
         size, heads = self.hidden_size, self.num_heads
         if size % 2 or size < 4 or size % heads:
             raise InputError(
@@ -109,7 +109,7 @@ class NAQANetConfig(NAQANetSizes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "num_words", "num_characters", "num_counts", at_least=1, integer=True)
+        require(self, "num_words", "num_characters", "num_counts", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -118,8 +118,8 @@ class ProgramRules:
     cap: int | None = 2**12
 
     def __post_init__(self) -> None:
-        require(self, "max_links", at_least=0, at_most=2, integer=True)
-        require(self, "max_pairs", "cap", at_least=1, integer=True)
+        require(self, "max_links", at_least=0, at_most=2)
+        require(self, "max_pairs", "cap", at_least=1)
 
     def allows_field(self, field: Field, num_columns: int) -> bool:
         """Whether programs may use a field of a table with this number of columns.
