@@ -20,6 +20,7 @@ _NUMBER = re.compile(
     r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?"
     r"(?:(?<=[0-9])[eE][-+][0-9]{1,3})?)"  # as programs write 1e-05, not the "1E5" of a code
 )
+_BLANK_IN_NUMBER = re.compile("(?<=[0-9]) (?=[0-9]{3}(?![0-9]))")  # as in French and Russian
 _CODE = re.compile("0[0-9]{2,}")
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
@@ -33,7 +34,8 @@ def make_table(
     White space is collapsed, and short rows (including the header) are padded with empty cells. A
     column is real if all its cells are numbers or NULL and at least one is a number:
 
-    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "1e-05";
+    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "1e-05",
+      in tables of your own also with blanks for the commas, "12 467";
       above 2^53, where float64 loses digits, whole numbers become integers of 64 bits;
     - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
       the same in all cells and is not a month: "72 km";
@@ -86,6 +88,8 @@ def file_inside(folder: Path, name: str, place: str) -> Path:
 
 def _numbers(column: Sequence[str], official: bool) -> list[float | int | None] | None:
     """Returns the numbers of a real column, or None for a text column."""
+    if not official:
+        column = [_BLANK_IN_NUMBER.sub(",", text) for text in column]
     numbers: list[float | int | None] = []
     units = set()
     for text in column:
@@ -115,7 +119,7 @@ def _number(text: str) -> float | int | None:
     number: float | int = float(digits)
     is_long = decimal.Decimal(digits) > MAX_WHOLE  # no digit of it may be lost
     if is_long:
-        if not digits.isdecimal() or digits.startswith("0"):
+        if not digits.isdecimal() or digits.startswith("0") or len(digits) > 19:
             return None
         number = int(digits)
     if match["sign"] in _MINUS:

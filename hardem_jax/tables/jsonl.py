@@ -23,7 +23,7 @@ ignores the order of cells, needs texts, and may have the value of each under "v
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -102,10 +102,11 @@ def read_table(
         raise InputError(f"{place}: expected a table with 'id', found one without")
     place = f"{place} ({id})"
     header, types = get_strings(record, "header", place), get_strings(record, "types", place)
+    written = str.lower if lower else (lambda text: " ".join(text.split()))  # as in CSV
     rows = []
     for number, row in enumerate(get_field(record, "rows", list, place) or []):
         row = check_kind(row, list, f"{place}: expected each row to be")
-        rows.append(tuple(_cell(cell, lower, f"{place}: row {number}") for cell in row))
+        rows.append(tuple(_cell(cell, written, f"{place}: row {number}") for cell in row))
     if skips is not None and any(len(row) != len(header) for row in rows):
         skips.warn(RAGGED, id)
         rows = [(row + (None,) * len(header))[: len(header)] for row in rows]
@@ -115,15 +116,14 @@ def read_table(
         raise InputError(f"{place}: {error}") from error
 
 
-def _cell(cell: Any, lower: bool, place: str) -> Cell:
+def _cell(cell: Any, written: Callable[[str], str], place: str) -> Cell:
     if cell is None or isinstance(cell, float):
         return cell
     if isinstance(cell, int) and not isinstance(cell, bool):
         if not -(2**63) <= cell < 2**63:
             raise InputError(f"{place}: expected integers of 64 bits or text, found {cell!s:.40}")
         return cell
-    text = check_kind(cell, str, f"{place}: expected each cell to be a number, null or")
-    return text.lower() if lower else text
+    return written(check_kind(cell, str, f"{place}: expected each cell to be a number, null or"))
 
 
 def _question(
@@ -143,12 +143,9 @@ def _question(
     match = get_field(record, "match", str, place) or "cells"
     if match not in get_args(Match):
         raise InputError(f"{place}: expected 'match' to be one of {get_args(Match)}, found {match}")
-    if match == "denotation" and not answer:
+    cells: tuple[Cell, ...] = tuple(_cell(cell, str, place) for cell in answer)
+    if match == "denotation" and not (cells := get_strings(record, "answer", place)):
         return skips.add(NO_ANSWER, id)
-    if match == "denotation":
-        cells: tuple[Cell, ...] = get_strings(record, "answer", place)
-    else:
-        cells = tuple(_cell(cell, False, place) for cell in answer)
     values = get_strings(record, "values", place) if record.get("values") is not None else None
     if values is not None and len(values) != len(cells):
         raise InputError(f"{place}: expected {len(cells)} under 'values', found {len(values)}")

@@ -79,6 +79,11 @@ def test_a_table_may_stand_there_twice_but_not_change(read):
         read(table(), line("a"), table(rows=[]), line("b"))
 
 
+def test_cells_have_one_blank_for_white_space_as_those_of_csv(read):
+    [asked], _ = read(table(rows=[["Bo  Li ", 7]]), line(answer=["Bo  Li "]))
+    assert asked.table.rows == (("Bo Li", 7),) and asked.answer == ("Bo  Li ",)
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [

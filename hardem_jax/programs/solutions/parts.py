@@ -84,7 +84,7 @@ _YEAR = r"(?P<year>1\d{3}|20\d\d|2100)(?!\d)"
 _DATES = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?<![\d-]){_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)",
+        rf"(?<![\d-]){_YEAR}(?P<sep>[-/])(?P<month>\d\d)(?P=sep)(?P<day>\d\d)(?!\d)",
         rf"\b{_MONTH} ?{_DAY}(?:,? ?{_YEAR})?",
         rf"{_DAY}[ -](?:of )?{_MONTH}(?:,?[ -]?{_YEAR})?",
         rf"\b{_MONTH},? ?{_YEAR}",
@@ -93,7 +93,7 @@ _DATES = tuple(
         rf"^{_MONTH}$",
     )
 )
-_YEARS = re.compile(r"(?<![\d.,:])(1\d{3}|20\d\d|2100)(?![\d:]|[.,]\d)(?:\s?[-/]\s?(\d\d)(?!\d))?")
+_YEARS = re.compile(r"(?<![\d.,:])(1\d{3}|20\d\d|2100)(?!:|[.,]?\d)(?: ?[-/] ?(\d\d)(?![-/]?\d))?")
 _CLOCK = re.compile(
     r"(?<![\d:.])(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(\.\d+)?(?![\d:])(?:\s?([ap])\.?m\b)?"
 )

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from hardem_jax.programs.solutions.parts import Key, Value, read_cell
 from hardem_jax.programs.solutions.types import PARTS, Field
+from hardem_jax.tables.metrics import result_texts
 from hardem_jax.tables.table import Cell, IdentityCache, Table, mask_rows
 
 NUMBER = PARTS.index("number")
@@ -119,7 +120,6 @@ class ProgramTable:
         self.row_number = number.code
         if rows:
             self.fields[number.code] = FieldValues(number, rows)
-
         self.ordinary = self.every_row & ~self._totals()
 
     def _totals(self) -> int:
@@ -134,6 +134,9 @@ class ProgramTable:
 
     def _add_column(self, column: int, cells: Sequence[Cell]) -> None:
         read = [read_cell(cell) for cell in cells]
+        if any(TEXT in values for values in read):  # numbers between texts are some, too
+            pairs = zip(cells, read, strict=True)
+            read = [read_cell(*result_texts([cell])) if values else {} for cell, values in pairs]
         rows = {part: tuple(values.get(n, ()) for values in read) for n, part in enumerate(PARTS)}
         if all(len(items) < 2 for items in rows["item"]):
             rows["item"] = rows["count"] = ()

@@ -150,7 +150,8 @@ class TypedTable:
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
         """``[R, 2 S]`` float64, each cell's addend, and 1 if it is not NULL; and ``[S]`` float64,
         a bound on the difference between two float64 sums of the same cells."""
-        addends = np.array([[addend or 0.0 for addend in c.addends] for c in self.columns])
+        addends = [[addend or 0.0 for addend in column.addends] for column in self.columns]
+        addends = np.array(addends, np.float64)
         not_null = masks_to_matrix([c.not_null for c in self.columns], self.num_rows)
         with np.errstate(over="ignore"):
             sizes = np.abs(addends).sum(axis=1)

@@ -19,6 +19,7 @@ from hardem_jax.programs.solutions.types import (
     Link,
     Program,
 )
+from hardem_jax.tables.metrics import result_texts
 from hardem_jax.tables.table import Table
 
 # Texts or numbers, never compared with each other.
@@ -32,7 +33,10 @@ def table_values(table: Table) -> Fields:
     """The values of every field of a table, read cell by cell, and its row numbers."""
     fields: dict[int, list] = {}
     for column in range(len(table.header)):
-        read = [read_cell(row[column]) for row in table.rows]
+        cells = [row[column] for row in table.rows]
+        if any(PARTS.index("text") in read_cell(cell) for cell in cells):
+            cells = [cell if cell is None else result_texts([cell])[0] for cell in cells]
+        read = [read_cell(cell) for cell in cells]
         for part in range(len(PARTS)):
             rows = [values.get(part, ()) for values in read]
             if any(rows):

@@ -38,6 +38,14 @@ def test_fields_of_a_table():
     ]  # fmt: skip
 
 
+def test_numbers_in_a_column_with_a_text_are_texts_too():
+    table = ProgramTable(Table("1", ("id",), ("real",), ((7.0,), (2**60 + 1,), (None,), (9.5,))))
+    texts = table.fields[Field(0, PARTS.index("text")).code].rows
+    assert [[value.shown for value in values] for values in texts] == [
+        ["7"], [str(2**60 + 1)], [], ["9.5"]
+    ]  # fmt: skip
+
+
 def test_total_rows():
     """Unless most rows are."""
     totals = ("Total", "totals", "grand total", "Total medals", "average", "Career")

@@ -14,7 +14,7 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.queries.records import plain_value
-from hardem_jax.queries.solutions.engine import execute_sql
+from hardem_jax.queries.solutions.engine import TypedTable, execute_sql
 from hardem_jax.queries.solutions.types import Condition, Query
 from hardem_jax.queries.solutions.values import (
     COMPENSATED_SUMS,
@@ -194,6 +194,8 @@ def test_what_has_no_result(column, query, message):
 
 def test_an_average_may_be_beyond_64_bits_in_sum():
     assert both(column_of(*LARGE), Query(0, AVG)) == [float(2**62)]
+    # The bound on the rounding of sums, too.
+    assert TypedTable(column_of("real", 2**63 - 1, 7)).sums[1] > 2.0**12
 
 
 def test_nothing_is_executed_as_text():
