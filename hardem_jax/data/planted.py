@@ -8,6 +8,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.errors import check_choice
 
 _ONSETS = ("bar", "cal", "dor", "fen", "gil", "hol", "jas", "kel", "lor", "mar")
 _ENDINGS = ("da", "bert", "mina", "vek", "los", "ric")
@@ -16,6 +17,7 @@ NAMES = tuple(onset + ending for onset in _ONSETS for ending in _ENDINGS)
 
 def split_names(seed: int, split: Literal["train", "dev"]) -> list[str]:
     """Returns the names used in a split: a fifth of all for dev, the rest for train."""
+    check_choice(split, Literal["train", "dev"], "split")
     order = np.random.default_rng(seed).permutation(len(NAMES))
     cut = len(NAMES) // 5
     chosen = order[:cut] if split == "dev" else order[cut:]

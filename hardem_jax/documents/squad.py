@@ -31,7 +31,7 @@ from hardem_jax.data.json_stream import PathLike, iter_json_items
 from hardem_jax.data.rows import USUAL, Columns, as_row, column_of, raw_rows, row_id
 from hardem_jax.documents.examples import UNKNOWN, Document, ReadingExample
 from hardem_jax.documents.mentions import alias_forms
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 AnswersAre = Literal["alternatives", "all required"]
 
@@ -47,6 +47,7 @@ class _Rules:
     choices: Collection[str]
 
     def __post_init__(self) -> None:
+        require(self)
         object.__setattr__(self, "choices", frozenset(map(str.lower, self.choices)))
 
 

@@ -18,6 +18,7 @@ from hardem_jax.encoders.base import Encoder, encode
 from hardem_jax.encoders.layers import masked_max
 from hardem_jax.equations.distribution import NUM_TAGS, EquationDistribution, TagDistribution
 from hardem_jax.equations.solutions.rules import NONE, EquationRules
+from hardem_jax.errors import check_choice
 
 Array = jax.Array
 
@@ -75,6 +76,7 @@ class EquationTagger(nnx.Module):
         rules: EquationRules | None = None,
         rngs: nnx.Rngs,
     ):
+        check_choice(product_over, Literal["numbers", "tokens"], "product_over")
         head = functools.partial(
             nnx.Linear,
             encoder.config.hidden_size,
@@ -103,9 +105,8 @@ class EquationTagger(nnx.Module):
         special_where = jnp.ones(special.shape[:2], bool)
         rest = None
         if self.product_over == "tokens":
-            rest = _log_prob_untagged(
-                scores, where & ~_carries_number(where, tokens, numbers_where)
-            )
+            others = where & ~_carries_number(where, tokens, numbers_where)
+            rest = jnp.sum(jax.nn.log_softmax(scores)[..., NONE], axis=1, where=others)
         tags = TagDistribution.from_logits(
             jnp.concatenate([special, text_scores], axis=1),
             where=jnp.concatenate([special_where, numbers_where], axis=1),
@@ -134,8 +135,3 @@ def _carries_number(where: Array, tokens: Array, numbers_where: Array) -> Array:
     """``[B, T]`` bool, the positions at which at least one number begins."""
     positions = jnp.arange(where.shape[1])[None, None]
     return jnp.any((tokens[..., None] == positions) & numbers_where[..., None], axis=1)
-
-
-def _log_prob_untagged(scores: Array, where: Array) -> Array:
-    """``[B]``, log-probability that all positions ``where`` are tagged NONE."""
-    return jnp.sum(jax.nn.log_softmax(scores, axis=-1)[..., NONE], axis=1, where=where)

@@ -95,6 +95,10 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
     rules: EquationRules
     numbers: NumberConfig = NumberConfig()
 
+    def __post_init__(self) -> None:
+        if self.inference.decoding == "tags" and self.rules.percent == "factor":
+            raise InputError("decoding: expected equation, as percentages multiply, found tags")
+
     @classmethod
     def restore(cls, run: RunConfig, **inference: Any) -> Self:
         return cls(

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from hardem_jax import masked
+from hardem_jax.errors import check_choice
 from hardem_jax.queries import sampling as sql_sampling
 from hardem_jax.queries.sampling import (
     FIELDS,
@@ -131,6 +132,7 @@ class QueryDistribution:
             event of the model: such a query gets a score, for which the column counts twice, that
             is no probability. `hardem_jax.queries.most_likely` scores it in the same way.
         """
+        check_choice(conditions, Literal["sum", "mean"], "conditions")
         queries = queries.astype(jnp.int32)  # a place in a flat table may need more bits
         batch, size, width = queries.shape
         select, aggregator, number = (jnp.maximum(queries[..., i], 0) for i in range(3))

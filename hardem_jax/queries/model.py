@@ -30,7 +30,7 @@ from hardem_jax.encoders.base import Encoder, encode_layers
 from hardem_jax.encoders.config import ValueUnits
 from hardem_jax.encoders.layers import dense, take
 from hardem_jax.encoders.lstm import BiLSTMs, last_output
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_choice
 from hardem_jax.placement import platform_of
 from hardem_jax.queries.distribution import QueryDistribution
 
@@ -97,6 +97,7 @@ class SQLova(nnx.Module):
         value_units: ValueUnits = "words",
         rngs: nnx.Rngs,
     ):
+        check_choice(value_units, ValueUnits, "value_units")
         most = encoder.config.num_hidden_layers
         if not 1 <= num_target_layers <= most:
             raise InputError(

@@ -14,14 +14,14 @@ import numpy as np
 
 from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.exclusions import with_help
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_choice
 from hardem_jax.queries.annotations import annotated_row
 from hardem_jax.queries.examples import AnnotatedQuestion, QueryQuestion
 from hardem_jax.queries.solutions.conditions import NUMBER
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, SqlRules
 from hardem_jax.tables.csv import make_table
-from hardem_jax.tables.examples import TableQuestion
+from hardem_jax.tables.examples import Match, TableQuestion
 from hardem_jax.tables.metrics import Denotation
 from hardem_jax.tables.records import TABLE_TEXTS, TableSolver
 from hardem_jax.tables.table import MAX_WHOLE, Cell, Table, split_words
@@ -84,6 +84,7 @@ def answer_match(
     question: TableQuestion | QueryQuestion,
 ) -> Callable[[Sequence[Cell]], bool] | None:
     """What decides whether a result is the answer, in Z as in scores; None for "execution"."""
+    check_choice(question.match, Match, "match")
     if question.match == "cells":
         return same_cells(question.answer)
     if question.match == "execution":

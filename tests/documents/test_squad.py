@@ -180,6 +180,11 @@ def test_another_layout_is_an_error(read, articles, message):
         read(articles=articles)
 
 
+def test_another_meaning_of_several_answers_is_refused(read):
+    with pytest.raises(InputError, match="answers_are: expected one of .*, found 'all_required'"):
+        read(articles=[], answers_are="all_required")
+
+
 def test_real_squad(shared_dir):
     skips = ExclusionCounts()
     examples = list(read_squad_layout(shared_dir / "data/squad/dev-v1.1.json", skips=skips))

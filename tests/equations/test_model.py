@@ -9,6 +9,7 @@ from flax import nnx
 from hardem_jax.encoders.bert import Bert, BertConfig
 from hardem_jax.equations.model import EquationTagger
 from hardem_jax.equations.solutions.rules import MINUS, NONE, PASSAGE, PLUS, SPECIAL, EquationRules
+from hardem_jax.errors import InputError
 from hardem_jax.losses import hard_em_loss
 from tests.encoders.modules import drawn, run
 
@@ -32,6 +33,11 @@ def batch():
         number_tokens=jnp.array([[2, 5, 5], [4, 0, 0], [0, 0, 0]]),
         numbers_where=jnp.array([[True] * 3, [True, False, False], [False] * 3]),
     )
+
+
+def test_another_product_is_refused():
+    with pytest.raises(InputError, match="product_over: expected one of .*, found 'token'"):
+        make(product_over="token")
 
 
 def last_layer(tagger, batch):

@@ -14,6 +14,7 @@ from hardem_jax.equations.records import numeric_question
 from hardem_jax.equations.solutions.enumeration import execute_equation
 from hardem_jax.equations.solutions.numbers import NumberConfig
 from hardem_jax.equations.solutions.rules import MINUS, PLUS
+from hardem_jax.errors import InputError
 
 CONFIG = PlantedEquationsConfig(num_train=400, num_dev=100)
 
@@ -34,6 +35,11 @@ def test_the_true_equation_is_in_z_and_takes_the_numbers_that_are_asked_for(ques
         difference = int(lines[more][1]) - int(lines[less][1])
         assert question.golds == ({"number": str(difference)},)
         assert set(execute_equation(question.equations, question.table, RULES)) == {difference}
+
+
+def test_there_is_no_other_split():
+    with pytest.raises(InputError, match="split: expected one of .*found 'test'"):
+        next(iter(planted_numeric_examples(CONFIG, "test")))
 
 
 def test_coincidences_are_frequent_and_the_true_equation_may_be_any_of_them(questions):

@@ -30,6 +30,7 @@ from hardem_jax.equations.solutions.rules import (
     EquationRules,
 )
 from hardem_jax.equations.task import EquationTask
+from hardem_jax.errors import InputError
 from hardem_jax.task.base import make_loss
 from hardem_jax.task.trained import BatchReader
 from tests.task.listed import Listed
@@ -310,15 +311,18 @@ def test_scores_by_size_of_z_come_in_order_and_none_is_empty():
     assert scores == {"em": 0, "f1": 0, "em |Z|=0": 0}
 
 
-@pytest.mark.parametrize(("decoding", "expected"), [("equation", "81"), ("tags", "41.6")])
+@pytest.mark.parametrize(("decoding", "expected"), [("equation", "81"), ("tags", "82.6")])
 def test_an_equation_is_well_formed_and_tags_add_up_to_anything(decoding, expected):
     # 41 + 38 + 40 - 37 + 40 % as tags; the two likeliest operands make up the equation.
     operands = [[0.01, 0.97, 0.01, 0.01], [0.3, 0.5, 0.1, 0.1], [0.01, 0.97, 0.01, 0.01]]
     tags = np.array([[*operands, [0.3, 0.1, 0.5, 0.1], [0.3, 0.1, 0.1, 0.5]]])
     question = make_question(FOUR + ", 60 more", 81.0)
-    total = 41 + 38 + 40 - 37 + 0.01 * 60
-    expected = "81" if decoding == "equation" else f"{total:g}"
     assert scores_of(Fixed(tags), [question], decoding=decoding)[1] == [expected]
+
+
+def test_tags_do_not_multiply():
+    with pytest.raises(InputError, match="decoding: expected equation, .*found tags"):
+        EquationTask(EquationInference(decoding="tags"), EquationRules(percent="factor"))
 
 
 @pytest.mark.parametrize("decoding", ["equation", "tags"])

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hardem_jax.errors import InputError
 from hardem_jax.queries.distribution import QueryDistribution
 from tests.marks import slow
 
@@ -41,7 +42,7 @@ def distribution(seed=0, fill=None):
     return query_distribution(**logits(seed, fill), columns=COLUMNS, words=WORDS)
 
 
-def queries_of(row, *, forward=True, any_number=False):
+def queries_of(row, *, forward=True):
     """All queries of one example: rows, and the set of columns of each."""
     columns, words = range(NUM_COLUMNS[row]), range(NUM_WORDS[row])
     spans = [(s, e) for s in words for e in words if s <= e or not forward]
@@ -150,6 +151,11 @@ def test_top_is_exhaustive_search(seed, limit):
         assert count == A  # one column only: fewer than k
     with pytest.raises(ValueError, match="max_conditions: expected at least 0, found -1"):
         queries.log_mass(max_conditions=-1)
+
+
+def test_another_way_to_score_conditions_is_refused():
+    with pytest.raises(InputError, match=r"conditions: expected one of \('sum', 'mean'\), found"):
+        distribution().log_prob(jnp.full((B, 1, 3 + 4 * K), -1), conditions="average")
 
 
 def test_greedy_takes_one_decision_after_the_other():

@@ -153,3 +153,5 @@ def test_only_layers_that_there_are_can_be_read(count):
         InputError, match=f"model.num-target-layers.: expected 1 to 2, .*found {count}"
     ):
         SQLova(bert, num_target_layers=count, rngs=nnx.Rngs(1))
+    with pytest.raises(InputError, match="value_units: expected one of .*, found 'word'"):
+        SQLova(bert, value_units="word", rngs=nnx.Rngs(1))

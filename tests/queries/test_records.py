@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hardem_jax.errors import InputError
 from hardem_jax.queries.records import query_question, same_cells
 from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
@@ -105,6 +106,11 @@ def test_other_cells_are_no_answer(answer, result):
     asked = query_question(ask("q", "Who?", *answer, table=PEOPLE, match="cells"), RULES)
     assert not is_answer(asked, result)
     assert is_answer(asked, answer)
+
+
+def test_another_comparison_is_refused():
+    with pytest.raises(InputError, match="match: expected one of .*, found 'cell'"):
+        query_question(ask("q", "Who?", "ann", match="cell"), RULES)
 
 
 IDS = Table("t", ("who", "id"), ("text", "real"), (("ann", 2**53 + 1), ("bo", 2**53), ("cy", 7.0)))
