@@ -30,7 +30,7 @@ import numpy as np
 
 from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
-from hardem_jax.data.files import check_writable, file_digest, write_json
+from hardem_jax.data.files import check_writable, file_digest, make_out, write_json
 from hardem_jax.documents.examples import OpenQuestion, Passage
 from hardem_jax.documents.mentions import AliasMatcher, mentions_any
 from hardem_jax.errors import InputError, MissingPackageError, printable, require
@@ -190,6 +190,8 @@ class Join:
         require(self, "top", at_least=1)
 
     def run(self) -> None:
+        make_out(self.out.parent)
+        check_writable(self.out)
         run = read_run(self.ranking, top=self.top)
         skips = ExclusionCounts()
         asked = self._asked(run, skips)

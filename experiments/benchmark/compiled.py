@@ -25,7 +25,7 @@ from rich.progress import track
 from experiments.benchmark.steps.setting import STEPS, Preset, Setting, Task
 from experiments.report import print_whole, table
 from hardem_jax.cli.command import run_command
-from hardem_jax.data.files import write_json
+from hardem_jax.data.files import check_writable, write_json
 from hardem_jax.encoders.config import Implementation
 from hardem_jax.errors import InputError, require
 from hardem_jax.settings import to_json
@@ -110,6 +110,8 @@ class Compiled:
         return Setting(task=task, dtype="bfloat16", **values)
 
     def run(self) -> None:
+        if self.out is not None:
+            check_writable(self.out)
         meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
         programs = list(itertools.product(self.tasks, meshes, self.attention))
         results = []

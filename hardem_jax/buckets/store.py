@@ -149,7 +149,7 @@ def _ambiguous(file: Path) -> bool:
 
 def _reason(error: BaseException) -> str:
     """Why a bucket cannot be used, in words of our own: the client's may quote the request."""
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) and error.filename is None:
         return "no permission (wrong credentials, or without the right to do this)"
     if isinstance(error, FileNotFoundError):
         return "no such bucket"

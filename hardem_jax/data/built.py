@@ -17,7 +17,6 @@ import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 from tensorflow_datasets.proto import tf_example_pb2
 
-from hardem_jax.checksums import MANIFEST
 from hardem_jax.data.batching.padding import Subset
 from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.exclusions import reasons
@@ -98,7 +97,7 @@ def open_build(folder: PathLike) -> Build:
     """The build in a folder, or the only one below it."""
     folder = Path(folder)
     # Either is enough to recognise a build, one file of which may be lost.
-    marks = (BUILD_FILE, MANIFEST)
+    marks = (BUILD_FILE, "dataset_info.json")
     if any(os.path.isfile(folder / name) for name in marks):
         found = [folder]
     else:

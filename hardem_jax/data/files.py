@@ -161,7 +161,7 @@ def _why_not_replaceable(folder: Path, format: str) -> str | None:
 
 #: Name in a folder -> what the folder is, and who takes it.
 _KINDS = {
-    "meta.json": "a prepared split, which commands of documents take",
+    "meta.json": "a prepared split, which commands of documents take, or an index of passages",
     "comparison.json": "what `compare` wrote, whose runs are folders in it",
     "best": "a run",
     "last": "a run",

@@ -14,6 +14,7 @@ from hardem_jax.data.rows import USUAL, Columns
 from hardem_jax.documents.examples import ReadingExample
 from hardem_jax.documents.prepared import PrepareCommand
 from hardem_jax.documents.squad import AnswersAre, read_squad_layout, read_squad_rows
+from hardem_jax.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,4 +73,6 @@ class PrepareFile(PrepareCommand):
         }
         if self.found_layout() == "rows":
             return read_squad_rows(self.file, columns=self.columns, **options)
+        if self.columns != USUAL:
+            raise InputError(f"--columns: expected none, for {self.file} is in SQuAD's layout")
         return read_squad_layout(self.file, **options)

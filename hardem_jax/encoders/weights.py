@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hardem_jax.encoders.base import Encoder, EncoderConfig
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_texts
 
 Tensors = Mapping[str, np.ndarray]
 _LAYER = re.compile(r"^layers\.(\d+)\.")
@@ -181,7 +181,7 @@ def head_of(name: str) -> str | None:
 
 def check_heads(ignore: Collection[str]) -> None:
     """Raises `InputError` if one of these names is not in `HEADS`."""
-    if unknown := sorted(set(ignore) - set(HEADS)):
+    if unknown := sorted(set(check_texts(ignore, "ignore")) - set(HEADS)):
         raise InputError(f"ignore: expected some of {', '.join(HEADS)}, found {unknown[0]!r}")
 
 
@@ -229,12 +229,6 @@ def unstack_layers(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return unstacked
 
 
-def _as_they_are(tensors: Tensors, encoder: Tensors) -> Tensors:
-    """Span scores that are `qa_outputs` on the last layer, as in most architectures."""
-    del encoder
-    return tensors
-
-
 @dataclasses.dataclass(frozen=True)
 class ReaderHead:
     """How an architecture's class for question answering holds span scores.
@@ -244,8 +238,8 @@ class ReaderHead:
     what ``config.json`` says of them.
     """
 
-    write: Callable[[Tensors, Tensors], Tensors] = _as_they_are
-    read: Callable[[Tensors, Tensors], Tensors] = _as_they_are
+    write: Callable[[Tensors, Tensors], Tensors] = lambda tensors, _: tensors
+    read: Callable[[Tensors, Tensors], Tensors] = lambda tensors, _: tensors
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 

@@ -51,7 +51,6 @@ def build_index(
 ) -> PassageIndex:
     """Indexes the passages of a file; ``skips`` counts those left out, see `read_passages`."""
     articles, passages = articles or ArticleConfig(), passages or PassageConfig()
-    digest = file_digest(source)
     with new_folder(folder, format=FORMAT, replace=replace) as new:
         rows = counted(read_passages(source, skips=skips), "passages")
         article_of = _index_passages(rows, new, passages, source, skips)
@@ -59,7 +58,7 @@ def build_index(
         _index_articles(new, article_of, articles)
         meta = {
             "format": FORMAT,
-            "source": {"name": source.name, "sha256": digest},
+            "source": {"name": source.name, "sha256": file_digest(source)},
             "content": file_digest(new / "corpus.jsonl"),
             "left_out": skips.as_dict(),
             "config": {"articles": to_json(articles), "bm25": to_json(passages)},

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hardem_jax.buckets.names import address
 from hardem_jax.data.files import make_out, write_text
 from hardem_jax.data.rows import USUAL, Columns, column_of
 from hardem_jax.errors import InputError, nearest
@@ -39,8 +40,12 @@ def rows_of(examples: Any, name: str = "example") -> list[dict[str, Any]]:
             found = type(row).__name__
             raise InputError(f"example {number}: expected a mapping, such as a dict, found {found}")
     texts = ({str(key): value for key, value in row.items()} for row in rows)
-    own = {"id", "query_id"}
-    return [row if own & row.keys() else row | {"id": f"{name}-{n}"} for n, row in enumerate(texts)]
+    return [row if _id_of(row) else row | {"id": f"{name}-{n}"} for n, row in enumerate(texts)]
+
+
+def _id_of(row: Mapping[str, Any]) -> str:
+    """The column with a row's id; "" if it has none."""
+    return column_of(row, "id", USUAL, "", required=False)
 
 
 def train_on(
@@ -52,6 +57,8 @@ def train_on(
     flags: dict[str, Any],
 ) -> None:
     """``prepare`` and ``train`` of a task, for the lines of a JSON file of each split."""
+    if where := address(out):
+        raise InputError(f"out: expected a folder on a disk, found {where}")
     commands = task_module(task, "commands").COMMANDS
     prepare, train = commands["prepare"], commands["train"]
     fields = {field.name: field for kind in (prepare, train) for field in dataclasses.fields(kind)}
@@ -100,7 +107,7 @@ def _of_example(message: str, folder: Path, texts: Mapping[str, str]) -> str:
     for split, text in texts.items():
         if found := re.match(rf"{re.escape(str(folder / split))}\.jsonl: line (\d+)", message):
             row = json.loads(text.split("\n")[int(found[1]) - 1])
-            return f"example {row.get('id', row.get('query_id'))!r}{message[found.end() :]}"
+            return f"example {row[_id_of(row)]!r}{message[found.end() :]}"
     return message
 
 

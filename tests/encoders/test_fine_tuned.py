@@ -41,11 +41,10 @@ def save_fine_tuned(torch_bert, name, folder, **sizes):
     return model
 
 
-def last_layer(torch, model, **inputs):
-    ids, where = torch.from_numpy(IDS), torch.from_numpy(WHERE.astype(np.int64))
+def torch_outputs(torch, model, where=WHERE, **inputs):
+    mask = torch.from_numpy(where.astype(np.int64))
     with torch.no_grad():
-        out = model(input_ids=ids, attention_mask=where, output_hidden_states=True, **inputs)
-    return out.hidden_states[-1].numpy()
+        return model(input_ids=torch.from_numpy(IDS), attention_mask=mask, **inputs)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -65,10 +64,10 @@ def test_a_head_has_to_be_ignored_by_name(torch_bert, tmp_path, name):
     encoder = load_encoder(tmp_path, ignore=heads)
     assert type(encoder) is (Roberta if "Roberta" in name else Bert)
     inputs = {"token_type_ids": torch.from_numpy(TYPES)} if name.startswith("Bert") else {}
-    expected = last_layer(torch, model, **inputs)
+    states = torch_outputs(torch, model, output_hidden_states=True, **inputs).hidden_states
     # RoBERTa and the reader of DPR have one token type, whatever the input says.
     found = encoder(IDS, where=WHERE, token_type_ids=TYPES)
-    np.testing.assert_allclose(found[WHERE], expected[WHERE], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found[WHERE], states[-1].numpy()[WHERE], rtol=0, atol=1e-5)
 
 
 def test_only_the_heads_that_are_named_are_ignored(torch_bert, tmp_path):
@@ -82,6 +81,8 @@ def test_only_heads_can_be_ignored(folder):
     load_encoder(folder, ignore=["classifier"])
     with pytest.raises(InputError, match="ignore: expected some of qa_outputs, .*found 'encoder'"):
         load_encoder(folder, ignore=["encoder"])
+    with pytest.raises(TypeError, match="ignore: .* list of strings, found the string 'cl"):
+        load_encoder(folder, ignore="classifier")
 
 
 @pytest.mark.parametrize(

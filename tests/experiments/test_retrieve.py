@@ -189,3 +189,6 @@ def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):
     line = fails(retrieve, capsys, *joined, *out, "--lines-from", 0)
     assert "expected passages that run.trec names, such as p1, p0, p2, ..., found none of 5" in line
     assert not (tmp_path / "a.jsonl").exists()
+    # Before the passages are read, of which there is no file.
+    line = fails(retrieve, capsys, *joined, "--passages", "none", "--out", tmp_path)
+    assert f"{tmp_path}: expected the name of a file, found a folder" in line

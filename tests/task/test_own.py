@@ -64,6 +64,7 @@ def test_examples_that_cannot_be_used_are_told(examples, said, bert, tmp_path):
     ("flags", "said"),
     [
         ({"out": __file__}, "test_own.py.*: expected a folder"),
+        ({"out": "gs://bucket/run"}, "out: expected a folder on a disk, found gs://bucket/run"),
         ({"num_steps": 2.5}, "num_steps: expected a whole number, found 2.5"),
         ({"columns": {"answer": "reply"}}, r"columns: .* such as Columns\(id=.*found dict {'an"),
         ({"objective": MML}, "objective: expected a dataclass, such as HardEM"),
@@ -107,8 +108,8 @@ def test_a_loop_that_is_given_is_evaluated_as_it_says(flags, expected, bert, tmp
 def test_rows_are_those_of_a_list_a_frame_or_whatever_yields_them():
     named = [row | {"id": f"example-{n}"} for n, row in enumerate(DOCUMENTS)]
     assert rows_of(pandas.DataFrame(DOCUMENTS)) == rows_of(iter(DOCUMENTS)) == named
-    assert rows_of([{"query_id": 7}, {"id": "a"}, {}]) == [
-        *({"query_id": 7}, {"id": "a"}, {"id": "example-2"})
+    assert rows_of([{"query_id": 7}, {"ID": "a"}, {}]) == [
+        *({"query_id": 7}, {"ID": "a"}, {"id": "example-2"})
     ]
 
 

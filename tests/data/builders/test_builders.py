@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from hardem_jax.checksums import write_checksums
 from hardem_jax.data.builders import base, shards
 from hardem_jax.data.builders.base import SolutionBuilder, quiet
 from hardem_jax.data.built import open_build
@@ -243,3 +244,12 @@ def test_a_split_without_questions_is_refused(tmp_path):
     builder = SolutionBuilder(DropNum(), folder=tmp_path, data_dir=tmp_path / "built")
     with pytest.raises(InputError, match="expected questions in 'train', found none"):
         builder.download_and_prepare()
+
+
+def test_prepared_splits_and_runs_beside_a_build_are_no_builds(root, tmp_path):
+    build = built("drop", root, tmp_path)
+    for folder in (tmp_path / "prepared", tmp_path / "runs" / "mml"):
+        folder.mkdir(parents=True)
+        (folder / "meta.json").write_text("{}")
+        write_checksums(folder)
+    assert open_build(tmp_path) == build
