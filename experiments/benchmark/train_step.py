@@ -245,7 +245,7 @@ def summarize(
     step = STEPS["spans" if variant == "ours" or variant in PYTORCH else variant]
     if not step.own_encoder:
         read = dataclasses.replace(setting, shortest=1.0) if step.fills_rows else setting
-        tokens = int(step_tokens(read)) / seconds
+        tokens = step_tokens(read) / seconds
         if peak and setting.dtype == "bfloat16":
             mfu = step_flops(setting) / seconds / peak
     result: dict[str, Any] = {

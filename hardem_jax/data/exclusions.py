@@ -10,6 +10,8 @@ import numpy as np
 
 from hardem_jax.errors import printable
 
+#: Ids to show for each reason.
+_SHOWN = 3
 # What would help, by reason; see `with_help`.
 _HELP: dict[str, str] = {}
 
@@ -44,9 +46,6 @@ class ExclusionCounts:
     `add` counts an example that was not yielded. `warn` counts a defect of an example that
     *was* yielded without the faulty part, such as one of several files; `total` lacks warnings.
 
-    Args:
-        keep: number of ids to show per reason.
-
     Attributes:
         left_out: (id, reason) of every example left out, in order.
 
@@ -66,8 +65,7 @@ class ExclusionCounts:
           evidence file missing: 1 (q3: Rome.txt)
     """
 
-    def __init__(self, *, keep: int = 3):
-        self._keep = keep
+    def __init__(self) -> None:
         self.left_out: list[tuple[str, str]] = []
         self.repetitions: list[tuple[str, Any]] = []
         # Reason -> ids, with notes.
@@ -113,7 +111,7 @@ class ExclusionCounts:
 
     def ids(self, reason: str) -> tuple[str, ...]:
         """The first ids left out for `reason`; if there are none, the first warned about."""
-        return tuple((self._excluded.get(reason) or self._warned.get(reason, []))[: self._keep])
+        return tuple((self._excluded.get(reason) or self._warned.get(reason, []))[:_SHOWN])
 
     def __str__(self) -> str:
         warnings = sum(map(len, self._warned.values()))
@@ -130,8 +128,8 @@ class ExclusionCounts:
     def _lines(self, found: Mapping[str, list[str]]) -> list[str]:
         lines = []
         for reason, ids in sorted(found.items(), key=lambda item: -len(item[1])):
-            some = ", ".join(map(printable, ids[: self._keep]))
-            shown = f" ({some}{', ...' * (len(ids) > self._keep)})" if some else ""
+            some = ", ".join(map(printable, ids[:_SHOWN]))
+            shown = f" ({some}{', ...' * (len(ids) > _SHOWN)})" if some else ""
             lines.append(f"  {reason}: {len(ids)}{shown}")
             if reason in _HELP:
                 lines.append(f"    {_HELP[reason]}")

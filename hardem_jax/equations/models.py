@@ -216,17 +216,10 @@ def _naqanet(
 
 
 def _check_rules(rules: EquationRules) -> None:
-    wanted = {
-        "special_numbers": False,
-        "question_numbers": False,
-        "percent": "off",
-        "max_count": MAX_COUNT,
-    }
-    found = [
-        f"{name}={getattr(rules, name)}"
-        for name, value in wanted.items()
-        if getattr(rules, name) != value
-    ]
+    wanted: dict[str, Any] = {"special_numbers": False, "question_numbers": False}
+    wanted |= {"percent": "off", "max_count": MAX_COUNT}
+    pairs = ((name, getattr(rules, name)) for name in wanted)
+    found = [f"{name}={value}" for name, value in pairs if value != wanted[name]]
     if found:
         raise InputError(
             f"data: NAQANet adds, subtracts and counts (0 to {MAX_COUNT}) what the passage holds; "

@@ -119,7 +119,7 @@ def _tsv_rows(path: PathLike, skips: ExclusionCounts) -> Iterator[tuple[str, Pas
             waiting.extendleft(reversed(pulled))
             return None
 
-    header = parse((take() or (0, ""))[1].removeprefix("\ufeff")) or []
+    header = parse((take() or (0, ""))[1]) or []
     if missing := [column for column in _COLUMNS if column not in header]:
         expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
         raise InputError(f"{path}: {expected}, found none named {missing[0]}")

@@ -132,10 +132,10 @@ class Record:
             self, title=question, answer=answer, notes=(), solutions=solutions, size=size
         )
 
-    def outside(self, most: int = 6) -> list[str]:
-        """Predictions that are no solution, the most frequent ones."""
+    def outside(self) -> list[str]:
+        """Predictions that are no solution, the six most frequent."""
         texts = Counter(m.prediction for m in self.moments if m.predicted < 0 and m.prediction)
-        return [text for text, _ in texts.most_common(most)]
+        return [text for text, _ in texts.most_common(6)]
 
     def strength(self, places: Sequence[int]) -> float:
         """A shade: P(one of these is meant), or without a model their share of Z, lifted."""

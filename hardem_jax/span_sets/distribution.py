@@ -87,7 +87,8 @@ class TaggingDistribution:
         clash = jnp.einsum("bzm,bzn,bmn->bz", *[chosen.astype(jnp.float32)] * 2, clashes) > 0
         impossible = clash | jnp.any(chosen & ~possible[:, None], axis=-1)
         marked = jnp.sum(jnp.where(chosen, scores[:, None], 0.0), axis=-1)
-        return jnp.where(impossible, -jnp.inf, self._unmarked()[:, None] + marked)
+        unmarked = jnp.sum(self.tags[..., OUTSIDE], axis=-1, keepdims=True)
+        return jnp.where(impossible, -jnp.inf, unmarked + marked)
 
     def mode(self, *, empty: bool = True) -> Array:
         """The most likely tagging that is well-formed: no I after an O or at the very start.
@@ -125,10 +126,6 @@ class TaggingDistribution:
         _, found = jax.lax.scan(backward, jnp.argmax(best, axis=-1), came_from, reverse=True)
         found = jnp.swapaxes(found, 0, 1)
         return jnp.where(found == num_tags, OUTSIDE, found).astype(jnp.int32)
-
-    def _unmarked(self) -> Array:
-        """``[B]``, log-probability that no token is in a span."""
-        return jnp.sum(self.tags[..., OUTSIDE], axis=-1)
 
     def _scores(self, mentions: Array) -> tuple[Array, Array]:
         """``[B, M]``: what marking each mention adds to log P, and whether that is possible."""

@@ -53,7 +53,6 @@ class BatchReader(Generic[D, R, A]):
             return task.decode(nnx.merge(graphdef, params)(batch), batch)
 
         rows = round_up_to_devices(task.inference.batch_size, mesh)
-        max_solutions = None if task.WHOLE_Z else batches.max_solutions
         self.task = task
         self._decode = decode
         self._pad = pad
@@ -62,7 +61,7 @@ class BatchReader(Generic[D, R, A]):
             batch_size=rows,
             accumulate=1,
             packed_tokens=task.packed_tokens(),
-            max_solutions=max_solutions,
+            max_solutions=None if task.WHOLE_Z else batches.max_solutions,
         )
         self._num_devices = 1 if mesh is None else mesh.size
         self._place = make_place_fn(mesh)

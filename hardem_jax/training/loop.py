@@ -27,7 +27,8 @@ from hardem_jax.training.checkpoints import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.distributed import is_primary, primary_decides
 from hardem_jax.training.fingerprint import named_settings
-from hardem_jax.training.mesh import FSDP_AXIS, data_mesh, place_batch
+from hardem_jax.training.fsdp import all_gather_params
+from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.metrics_log import RunLog, token_cost
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
@@ -176,11 +177,8 @@ def train(
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
     state = init_state(params, transform, config.seed, mesh, memory)
-    if mesh.shape[FSDP_AXIS] > 1:
-        from hardem_jax.training.fsdp import all_gather_params
-
-        loss_fn = all_gather_params(loss_fn, mesh)
-    step = make_train_step(loss_fn, transform, schedule, accumulate=accumulate)
+    gathered_loss = all_gather_params(loss_fn, mesh)
+    step = make_train_step(gathered_loss, transform, schedule, accumulate=accumulate)
     train_step = compile_train_step(step, mesh, current_shardings(state))
     settings = {
         **named_settings(config, "loop"),

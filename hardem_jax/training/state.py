@@ -66,9 +66,8 @@ def init_state(
         lambda x: np.array(jax.device_get(x), dtype=jnp.result_type(x)),
         (params, dict(memory or {})),
     )
-    for path, x in jax.tree.leaves_with_path(params):
+    for name, x in named_leaves(params).items():
         if not x.size:  # which Orbax does not save
-            name = jax.tree_util.keystr(path, simple=True, separator=".")
             raise InputError(f"params: expected elements in {name!r}, found shape {x.shape}")
     shardings = state_shardings(jax.eval_shape(init, params, memory), mesh)
     # Any device may read and write the memory of any input.
@@ -96,6 +95,7 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
     item = batch[ITEM]
 
     def read(kept: jax.Array) -> jax.Array:
+        # `mode="fill"` would do, but checkify reports indices out of bounds.
         known = item.reshape(*item.shape, *(1 for _ in kept.shape[1:])) >= 0
         return jnp.where(known, kept[jnp.maximum(item, 0)], jnp.zeros((), kept.dtype))
 

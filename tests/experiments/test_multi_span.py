@@ -53,6 +53,8 @@ def test_a_split_holds_mentions_of_all_texts(tmp_path, capsys):
     command = ("prepare", "--file", gold, "--tokenizer", bert, "--out", tmp_path / "new")
     refused = fails(multi_span, capsys, *command, "--windows.choices", "no")
     assert "--windows.choices: expected none" in refused
+    refused = fails(multi_span, capsys, *command, "--columns.question", "ask")
+    assert f"--columns: expected none, for {gold} is in SQuAD's layout" in refused
 
 
 @pytest.fixture(scope="module")

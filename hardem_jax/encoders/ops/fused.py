@@ -158,6 +158,7 @@ def _attention_bwd(rate, window, saved, grad):
 attention.defvjp(_attention_fwd, _attention_bwd)
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None, axes: int = 1) -> jax.Array:
     """x W + b in the dtype of `x`, with gradients of W and b summed in float32.
 
@@ -165,11 +166,6 @@ def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None, axes: int = 
     devices add up theirs, so that a mean over hundreds of chips would be taken in bfloat16. The
     last `axes` of x are summed over, the first of W.
     """
-    return _linear(x, kernel, bias, axes)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _linear(x, kernel, bias, axes):
     return _linear_fwd(x, kernel, bias, axes)[0]
 
 
@@ -190,7 +186,7 @@ def linear_gradient(saved, grad, axes=1):
     return grad_x, grad_kernel, None if bias is None else grad.astype(jnp.float32).sum(rows)
 
 
-_linear.defvjp(_linear_fwd, lambda axes, saved, grad: linear_gradient(saved, grad, axes))
+linear.defvjp(_linear_fwd, lambda axes, saved, grad: linear_gradient(saved, grad, axes))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -200,19 +196,14 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, eps: floa
 
 
 def _layer_norm_fwd(x, scale, bias, eps):
-    mean, inverse = norm_statistics(x, eps)
-    y = (x.astype(jnp.float32) - mean) * inverse * scale[None]
+    wide = x.astype(jnp.float32)
+    mean = wide.mean(axis=-1, keepdims=True)
+    centred = wide - mean
+    inverse = jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
+    y = centred * inverse * scale[None]
     if bias is not None:
         y = y + bias[None]
     return y.astype(x.dtype), (x, scale, bias, mean, inverse)
-
-
-def norm_statistics(x, eps):
-    """Mean and reciprocal standard deviation of each row: [N, D] -> float32 [N, 1] twice."""
-    x = x.astype(jnp.float32)
-    mean = x.mean(axis=-1, keepdims=True)
-    centred = x - mean
-    return mean, jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
 
 
 def _layer_norm_bwd(eps, saved, grad):

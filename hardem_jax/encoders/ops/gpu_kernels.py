@@ -268,8 +268,7 @@ class _Grid(NamedTuple):
 
     def rows(self, index) -> Rows:
         # The last program's last tiles may lie beyond the end.
-        _, repeats = self.programs()
-        programs = pl.cdiv(self.num_tiles, repeats)
+        programs, repeats = self.programs()
         masked = programs * repeats * self.tiling.rows > self.num_rows
         return Rows(self.tiling.rows, self.num_rows if masked else None, index * self.tiling.rows)
 

@@ -119,7 +119,7 @@ def enumerate_equations(
     answer = answer_value(answer)
     rules = rules or EquationRules()
     with np.errstate(over="ignore"):
-        equations = np.concatenate([_lone(table, answer, rules), *_pairs(table, answer, rules)])
+        equations = np.concatenate([*_lone(table, answer, rules), *_pairs(table, answer, rules)])
     equations = equations[_reading_order(equations, table)]
     if rules.distinct_values:
         equations = equations[_first_per_value(equations, table)]
@@ -204,13 +204,11 @@ def format_number(value: float, digits: int = 5) -> str:
     return text
 
 
-def _lone(table: NumberTable, answer: float, rules: EquationRules) -> np.ndarray:
+def _lone(table: NumberTable, answer: float, rules: EquationRules) -> Iterator[np.ndarray]:
     allowed = rules.lone_slots(table.kinds)
-    equations = []
     for operator in rules.lone_operators():
         is_answer = _is_answer(_term(table.values, operator), answer, rules)
-        equations.append(_rows(np.flatnonzero(allowed & is_answer), operator, -1, NONE))
-    return np.concatenate(equations)
+        yield _rows(np.flatnonzero(allowed & is_answer), operator, -1, NONE)
 
 
 def _pairs(table: NumberTable, answer: float, rules: EquationRules) -> Iterator[np.ndarray]:
@@ -244,9 +242,7 @@ def _reading_order(equations: np.ndarray, table: NumberTable) -> np.ndarray:
     rank = np.append((np.arange(size) - num_special) % max(1, size), -1)
     r1, r2 = rank[n1], rank[n2]
     swapped = (n2 >= 0) & (r2 < r1)
-    first, second = np.where(swapped, r2, r1), np.where(swapped, r1, r2)
-    first_o, second_o = np.where(swapped, o2, o1), np.where(swapped, o1, o2)
-    return np.lexsort((second_o, first_o, second, first))
+    return np.lexsort(np.where(swapped, [o1, o2, r1, r2], [o2, o1, r2, r1]))
 
 
 def _first_per_value(equations: np.ndarray, table: NumberTable) -> np.ndarray:
@@ -260,6 +256,4 @@ def _first_per_value(equations: np.ndarray, table: NumberTable) -> np.ndarray:
 
 
 def _rows(n1: np.ndarray, o1: Any, n2: Any, o2: Any) -> np.ndarray:
-    rows = np.empty((len(n1), 4), np.int32)
-    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = n1, o1, n2, o2
-    return rows
+    return np.stack(np.broadcast_arrays(n1, o1, n2, o2), axis=1).astype(np.int32)

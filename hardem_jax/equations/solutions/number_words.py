@@ -48,7 +48,8 @@ def read_compound(words: Sequence[Word]) -> Compound:
     for at, (form, after_and) in enumerate(words):
         if after_and and (group is None or room <= 10) and not (used and group is None):
             break  # "and" follows hundreds and scales only
-        if at + 1 < len(words) and _begins_another(after_and, words[at + 1].form, limit):
+        following = words[at + 1].form if at + 1 < len(words) else ""
+        if SCALES.get(following, 0.0) >= limit or (after_and and following == "hundred"):
             break  # "two hundred and three hundred" are two numbers
         value = VALUES[form]
         if form in CARDINALS or form in ORDINALS:
@@ -57,7 +58,8 @@ def read_compound(words: Sequence[Word]) -> Compound:
             group = (group or 0.0) + value
             room = 10 if value >= 20 else 1
         elif form in SCALES or form in ORDINAL_SCALES:
-            if (used and group is None) or not _fits(value, group) or group == 0:
+            thirty_hundred = value == 100 and (group or 0) >= 20  # two numbers, unlike "nineteen"
+            if (used and group is None) or thirty_hundred or group == 0:
                 break
             scaled = (1.0 if group is None else group) * value
             if value == 100:
@@ -72,13 +74,3 @@ def read_compound(words: Sequence[Word]) -> Compound:
     if used == 0:
         return Compound(1, None, False)
     return Compound(used, total + (group or 0.0), False)
-
-
-def _fits(scale: float, group: float | None) -> bool:
-    """Whether a scale may follow: "nineteen hundred" is one number, "thirty hundred" is two."""
-    return scale > 100 or group is None or group < 20
-
-
-def _begins_another(after_and: bool, next_form: str, limit: float) -> bool:
-    """Whether a word starts a new number: the scale after it does not fit the number so far."""
-    return SCALES.get(next_form, 0.0) >= limit or (after_and and next_form == "hundred")
