@@ -209,7 +209,7 @@ def wide_table(
             lines[-1].append(_cell(row[column], metric) + note if these else "")
             compared = these and against in row and column != against
             ahead = _compared(row, column, str(against), metric) if compared else []
-            below.append(", p = ".join(ahead))
+            below.append("-" if "-" in ahead else ", p = ".join(ahead))
         lines += [below] if any(below[5:]) else []
     return markdown_rows(lines)
 

@@ -52,9 +52,10 @@ __all__ = [
     "mml_loss",
 ]
 
-# The readers need flax, and say so when they are asked for.
-if importlib.util.find_spec("flax") is None:
-    __all__[:] = (name for name in __all__ if not name.endswith("Reader"))
+# What else a name needs, a package of each extra; it says so when it is asked for.
+_NEEDS = dict.fromkeys(("find_equations", "find_queries"), ("ijson",))
+_NEEDS |= dict.fromkeys(("Reader", "NumberReader", "TableReader"), ("flax", "ijson", "optax"))
+__all__[:] = (x for x in __all__ if all(map(importlib.util.find_spec, _NEEDS.get(x, ()))))
 
 # Where each name is defined that is not among the losses.
 _HOMES = {

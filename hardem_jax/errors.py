@@ -33,10 +33,9 @@ _FOUND = {
     errno.EROFS: "a read-only disk",
 }
 #: Signals before the end: of a scheduler that takes the machine back (SLURM can warn with SIGUSR1),
-#: or of a terminal that is closed, unless `nohup` has said to ignore that.
-TERMINATION = (signal.SIGTERM, signal.SIGUSR1)
-if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-    TERMINATION += (signal.SIGHUP,)
+#: or of a terminal that is closed, unless `nohup` has said to ignore that. Windows has the first.
+_ENDS = (getattr(signal, name, None) for name in ("SIGTERM", "SIGUSR1", "SIGHUP"))
+TERMINATION = tuple(x for x in _ENDS if x and signal.getsignal(x) != signal.SIG_IGN)
 #: Upper bound of every count and size, so that it fits 32 bits.
 LARGEST = 2**31 - 1
 

@@ -182,12 +182,9 @@ class ThresholdedHardEM:
     """Factor of the threshold from epoch to epoch, in (0, 1]."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.epoch < 2**31:
-            raise ValueError(f"ThresholdedHardEM: epoch must be 1 to 2**31 - 1, got {self.epoch}")
-        if not 0 < self.alpha < 1:
-            raise ValueError(f"ThresholdedHardEM: alpha must be in (0, 1), got {self.alpha}")
-        if not 0 < self.gamma <= 1:
-            raise ValueError(f"ThresholdedHardEM: gamma must be in (0, 1], got {self.gamma}")
+        require(self, "epoch", at_least=1, optional=False)
+        require(self, "alpha", above=0, below=1, optional=False)
+        require(self, "gamma", above=0, at_most=1, optional=False)
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
@@ -219,8 +216,7 @@ class CountWeightedMML(_Loss):
     """A question with n solutions has the weight n ** -power; 0 is MML."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.power < float("inf"):
-            raise ValueError(f"CountWeightedMML: power must be finite, >= 0, got {self.power}")
+        require(self, "power", at_least=0, optional=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,9 +230,8 @@ class EntropyRegularizedMML(_Loss):
     """Of the entropy: above 0 it is a penalty, below 0 a reward; 0 is MML."""
 
     def __post_init__(self) -> None:
-        if not abs(self.weight) <= posteriors.LARGEST_FLOAT32:
-            expected = "weight must be a finite float32"
-            raise ValueError(f"EntropyRegularizedMML: {expected}, got {self.weight}")
+        largest = posteriors.LARGEST_FLOAT32
+        require(self, "weight", at_least=-largest, at_most=largest, optional=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,7 +78,7 @@ def tasks_with(name: str) -> list[str]:
 
 
 def _package(task: str) -> str:
-    return TASKS.get(task) or _installed().get(task, f"hardem_jax.{task}")
+    return tasks().get(task, f"hardem_jax.{task}")
 
 
 @functools.cache

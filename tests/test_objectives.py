@@ -229,9 +229,16 @@ def test_a_number_in_a_label_is_exact(tau, text):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ThresholdedHardEM(alpha=1.0), "ThresholdedHardEM: alpha must be"),
-        (lambda: ThresholdedHardEM(gamma=0.0), "ThresholdedHardEM: gamma must be"),
-        (lambda: EntropyRegularizedMML(weight=-1e39), "EntropyRegularizedMML: weight must be"),
+        (
+            lambda: ThresholdedHardEM(alpha=1.0),
+            "alpha: expected .* less than 1, found 1.0",
+        ),
+        (
+            lambda: ThresholdedHardEM(gamma=0.0),
+            "gamma: expected more than 0 .*, found 0.0",
+        ),
+        (lambda: ThresholdedHardEM(epoch=2.5), "epoch: expected an integer, found 2.5"),
+        (lambda: EntropyRegularizedMML(weight=-1e39), "weight: expected at least -3.4028234"),
         (lambda: HardEM(tau=-1), "HardEM: tau must be None, 0 or a number of steps, got -1"),
         (lambda: HardEM(tau=float("nan")), "HardEM: tau must be .* got nan"),
         (lambda: HardEM(10, cap=0.0), r"HardEM: cap must be in \(0, 1\], got 0.0"),

@@ -171,11 +171,14 @@ def test_a_missing_package_is_one_line_that_names_its_extra():
     assert last == f"hardem_jax.errors.MissingPackageError: {line}"
 
 
-def test_without_flax_the_package_offers_the_rest():
-    code = hiding("flax") + "import inspect; from hardem_jax import *; import hardem_jax\n"
+@pytest.mark.parametrize(
+    ("hidden", "missing"), [("flax", "flax"), ("flax optax ijson grain", "grain, ijson")]
+)
+def test_without_an_extra_the_package_offers_the_rest(hidden, missing):
+    code = hiding(*hidden.split()) + "import inspect; from hardem_jax import *; import hardem_jax\n"
     code += "print(dict(inspect.getmembers(hardem_jax))['mml_loss'] is mml_loss); hardem_jax.Reader"
     done = python("-c", code, code=1)
-    assert done.stdout == "True\n" and "flax: not installed" in done.stderr
+    assert done.stdout == "True\n" and f"{missing}: not installed" in done.stderr
 
 
 def test_the_installed_command_names_the_extra_that_it_lacks():

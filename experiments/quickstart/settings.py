@@ -3,7 +3,7 @@
 import dataclasses
 
 from hardem_jax.equations.config import Normalize, TaggerConfig
-from hardem_jax.errors import require
+from hardem_jax.errors import InputError, require
 from hardem_jax.training.config import OptimizerConfig
 
 
@@ -27,6 +27,8 @@ class Settings:
         require(self, "steps", "batch_size", at_least=1)
         require(self, "learning_rate", above=0)
         require(self, "width", at_least=2)
+        if self.width % 2:
+            raise InputError(f"width: expected an even number, found {self.width}")
 
     @property
     def optimizer(self) -> OptimizerConfig:

@@ -28,7 +28,6 @@ from experiments.regimes.grid import (
     append_run,
     grid,
     identity,
-    knobs_of_map,
     recover_runs,
 )
 from hardem_jax.cli.command import run_command
@@ -85,8 +84,6 @@ class Regimes:
         require(self, "seeds", at_least=0, below=2**32)
         require(self, "steps", "num_train", "num_dev", "processes", at_least=1)
         require(self, "minutes", at_least=0)
-        for pair in self.maps:
-            knobs_of_map(pair)
         # Both refuse what cannot be.
         grid(self.maps, self.values, self.base)
         labelled(self.objectives)

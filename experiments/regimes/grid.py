@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.quickstart.settings import Settings
 from hardem_jax.documents.planted import PlantedConfig
 from hardem_jax.errors import InputError, require
 
@@ -65,9 +66,7 @@ class Knobs:
     def __post_init__(self) -> None:
         require(self, "size", at_least=1, at_most=LARGEST_SET)
         require(self, "warm", at_least=0)
-        require(self, "width", at_least=2)
-        if self.width % 2:
-            raise InputError(f"width: expected an even number, found {self.width}")
+        Settings(width=self.width)  # checks it
         self.corpus()  # checks the others
 
     def corpus(self, **sizes: int) -> PlantedConfig:

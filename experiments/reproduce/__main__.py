@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import shlex
 import signal
 import subprocess
@@ -209,7 +210,9 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
     for number, stage in enumerate(stages, start=1):
         done = ended.setdefault(stage.name, [])
         about = f"{number} of {len(stages)}: {stage.name}"
-        if _deciding(stage.command) in map(_deciding, done) and not stage.always:
+        same = not stage.always and _deciding(stage.command) in map(_deciding, done)
+        # A folder that was removed, because it was damaged, is made again.
+        if same and all(x.exists() for x in _outputs(stage.command)):
             print(f"{about}: has ended", flush=True)
             continue
         print(f"{about}\n$ {stage.shell}", flush=True)
@@ -222,6 +225,10 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
         if not stage.always:
             done.append(list(stage.command))
             write_json(record, ended)
+
+
+def _outputs(command: Sequence[str]) -> list[Path]:
+    return [Path(word) for before, word in itertools.pairwise(command) if before == "--out"]
 
 
 def _deciding(command: Sequence[str]) -> list[str]:

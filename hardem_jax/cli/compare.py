@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,13 +37,14 @@ from hardem_jax.analysis.comparison import (
 from hardem_jax.cli.command import parse, unframed, with_flags_of
 from hardem_jax.cli.train import Setting, TrainCommand, say
 from hardem_jax.data.files import make_out, markdown_rows, write_json, write_text
+from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.registry import task_type
 from hardem_jax.search.protocol import SearchObjective
 from hardem_jax.settings import to_json
-from hardem_jax.training.fingerprint import flatten, may_change, named_settings
+from hardem_jax.training.fingerprint import check_same, flatten, may_change, named_settings
 from hardem_jax.training.run_progress import RunProgress, read_metrics
 
 if TYPE_CHECKING:
@@ -173,12 +175,12 @@ class CompareCommand(Setting):
         diverged: dict[str, str] = {}
         while any([self._take(run, grid, diverged) for run in _left(grid, diverged)]):
             pass
-        if left := [run.train.out.name for run in _left(grid, diverged)]:
-            say(f"left to others: {', '.join(left)}; who ends last writes the tables")
-            return
         if diverged:
             told = "; ".join(f"{name}: {why}" for name, why in diverged.items())
             raise FloatingPointError(f"{told}; experiments.tabulate reads all other runs")
+        if left := [run.train.out.name for run in _left(grid, diverged)]:
+            say(f"left to others: {', '.join(left)}; who ends last writes the tables")
+            return
         with locked(self.out, wait=True):
             self._write_tables(grid)
 
@@ -212,8 +214,10 @@ class CompareCommand(Setting):
                 if begun not in contents:
                     contents[begun] = train.start(mesh).data
                 # Scores depend on more than the run, such as the number of training questions.
-                settings = named_settings(self) | train.settings(contents[begun])
-                runs.append(_Run(name, train, settings))
+                own = train.settings(contents[begun])
+                if os.path.isfile(file := train.out / "config.json"):
+                    check_same(read_json_object(file).get("settings", own), own, train.out)
+                runs.append(_Run(name, train, named_settings(self) | own))
         return runs
 
     def _write_scores(self, grid: Sequence[_Run]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from hardem_jax.search.protocol import Memory, Metrics, check, measure, nothing
+from hardem_jax.errors import require
+from hardem_jax.search.protocol import Memory, Metrics, measure, nothing
 
 if TYPE_CHECKING:
     from jax import Array
@@ -76,7 +77,7 @@ class _OverFound:
     none, so that every step starts from its own candidates."""
 
     def __post_init__(self) -> None:
-        check(self, at_least=0)
+        require(self, "beam", "samples", "memory", at_least=0, optional=False)
         if self.beam + self.samples < 1:
             raise ValueError(f"{type(self).__name__}: beam or samples must be above 0, got 0 and 0")
 
@@ -217,10 +218,9 @@ class MERL(IterativeML):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "held_out", at_least=2)
-        for name in ("lookahead", "meta_rate"):
-            if not 0 < (value := getattr(self, name)) < 2**31:
-                raise ValueError(f"MERL: {name} must be above 0 and below 2**31, got {value}")
+        require(self, "warmup", at_least=0, optional=False)
+        require(self, "held_out", at_least=2, optional=False)
+        require(self, "lookahead", "meta_rate", above=0, optional=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,9 +247,7 @@ class Reinforce:
     """What is subtracted from rewards."""
 
     def __post_init__(self) -> None:
-        check(self, at_least=1)
-        if self.baseline not in ("leave-one-out", "none"):
-            raise ValueError(f"Reinforce: no baseline {self.baseline!r}")
+        require(self, "samples", at_least=1, optional=False)
         if self.baseline == "leave-one-out" and self.samples < 2:
             raise ValueError("Reinforce: a leave-one-out baseline needs at least 2 samples, got 1")
 
@@ -331,10 +329,9 @@ class MAPO:
     """Solutions of a question that are known to have been tried; the oldest are forgotten."""
 
     def __post_init__(self) -> None:
-        check(self, at_least=0)
-        check(self, "samples", "memory", "seen", at_least=1)
-        if not 0 <= self.alpha < 1:
-            raise ValueError(f"{type(self).__name__}: alpha must be in [0, 1), got {self.alpha}")
+        require(self, "samples", "memory", "seen", at_least=1, optional=False)
+        require(self, "explore", at_least=0, optional=False)
+        require(self, "alpha", at_least=0, below=1, optional=False)
 
     def remembers(self, width: int) -> dict[str, np.ndarray]:
         return {"solutions": nothing(self.memory, width), "seen": np.zeros(self.seen, np.uint32)}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,19 +58,6 @@ class SearchObjective(Protocol):
             real, it is arbitrary.
         """
         ...
-
-
-def check(objective: Any, *names: str, at_least: int) -> None:
-    """Refuses integers below ``at_least`` or beyond 32 bits, in the fields named or in all."""
-    for field in dataclasses.fields(objective):
-        value = getattr(objective, field.name)
-        if not isinstance(value, int) or names and field.name not in names:
-            continue
-        if not at_least <= value < 2**31:
-            raise ValueError(
-                f"{type(objective).__name__}: {field.name} must be at least {at_least} and below "
-                f"2**31, got {value}"
-            )
 
 
 def nothing(count: int, width: int) -> np.ndarray:

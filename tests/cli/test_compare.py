@@ -16,7 +16,7 @@ from experiments import triviaqa, wikisql
 from hardem_jax.analysis import plots
 from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand, _Run
-from hardem_jax.locks import LOCK_FILE
+from hardem_jax.locks import LOCK_FILE, locked
 from hardem_jax.objectives import MML
 from hardem_jax.training.config import LoopConfig
 from tests.commands import call, fails
@@ -208,6 +208,17 @@ def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong
     assert not list(tmp_path.glob("new/*/metrics.jsonl"))
 
 
+def test_a_run_begun_with_other_settings_is_refused_before_others_are_trained(
+    flags, capsys, tmp_path
+):
+    _, arguments = flags
+    compare = (*arguments, "--out", tmp_path / "new", "--objectives")
+    call(triviaqa, *compare, "hard-em")
+    said = fails(triviaqa, capsys, *compare, "mml", "hard-em", "--loop.num-steps", 3)
+    assert "hard-em-0: cannot resume with different settings" in said
+    assert not (tmp_path / "new" / "mml-0").exists()
+
+
 @pytest.mark.parametrize(
     ("begun", "of_seeds"),
     [([], [None] * 3), (["a"], ["a"] * 3), (["a", "b", "c"], ["a", "b", "c"])],
@@ -269,6 +280,10 @@ def test_a_run_that_diverges_keeps_no_other_from_ending(flags, tmp_path, monkeyp
     with pytest.raises(FloatingPointError, match="^a: step 7: loss nan; .* reads all other runs"):
         command.run()
     assert ended == ["b", "c"]
+    # Which is told also where others are at work.
+    with locked(tmp_path / "new", "b.lock.json"), pytest.raises(FloatingPointError):
+        ended.clear()
+        command.run()
 
 
 def stopped_run(folder, patience, train=None):

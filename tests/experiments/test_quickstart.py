@@ -33,6 +33,7 @@ def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     [
         (["--seeds", "0", "0"], "seeds: expected different values, found 0 0"),
         (["--spans.num-people", "1"], "error: --spans.num-people: expected at least 2"),
+        (["--equations-training.width", "5"], "training.width: expected an even number, found 5"),
         (["--out", __file__], "test_quickstart.py: expected a folder to write to, found a file"),
     ],
 )

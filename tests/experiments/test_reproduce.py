@@ -117,6 +117,15 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     assert scripts.read_text() == "first slow slow first "
 
 
+def test_a_stage_whose_output_is_gone_runs_again(scripts, tmp_path):
+    out, record = tmp_path / "out", tmp_path / "stages.json"
+    stages = [Stage("first", ("first_stage", "--out", str(out)))]
+    for exists in (False, True, True, False):
+        out.touch() if exists else out.unlink(missing_ok=True)
+        run_stages(stages, record, None)
+    assert scripts.read_text() == "first first "
+
+
 def test_a_stage_that_fails_stops_those_after_it(scripts, tmp_path):
     record = tmp_path / "stages.json"
     with pytest.raises(InputError, match="failing: expected the command to end well, found code 3"):

@@ -325,6 +325,7 @@ def test_labels_differ_from_those_of_all_objectives(kind):
 def test_values_without_meaning_are_refused():
     """Limits of their own; numbers that mean nothing anywhere are tried as flags."""
     wrong = {Reinforce: {"samples": 1}, MAPO: {"alpha": 1.0}, MERL: {"held_out": 1}}
+    wrong |= {BeamMML: {"beam": 10.5}, MAPOX: {"samples": None}}
     for kind, options in wrong.items():
-        with pytest.raises(ValueError, match="must|needs"):
+        with pytest.raises(ValueError, match="expected|needs"):
             kind(**options)

@@ -145,21 +145,30 @@ class Setting(StepFlags):
         return {"hidden_dropout": self.dropout, "attention_dropout": attention}
 
 
-def step_flops(setting: Setting) -> float:
+def step_flops(setting: Setting, *, padding: bool = True) -> float:
     """Floating-point operations of the matrix products in the encoder, in a whole step.
 
-    As if texts were padded to T, packed or not. The backward pass takes twice those of the forward
-    pass.
+    As if texts were padded to T, packed or not, or those of real tokens within their texts. The
+    backward pass takes twice those of the forward pass.
 
     Example:
         >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
         '5.21 TFLOP'
     """
-    sizes, tokens = setting.sizes, setting.tokens
+    lengths = [setting.tokens] * setting.rows if padding else _lengths(setting).tolist()
+    return float(3 * sum(_text_flops(setting.sizes, tokens) for tokens in lengths))
+
+
+def _text_flops(sizes: Sizes, tokens: int) -> int:
+    """Those of one text on the way forward."""
     dense = 2 * sizes.layers * (4 * sizes.hidden**2 + 2 * sizes.hidden * sizes.intermediate)
-    return float(3 * setting.rows * tokens * (dense + 4 * tokens * sizes.layers * sizes.hidden))
+    return tokens * (dense + 2 * 2 * tokens * sizes.layers * sizes.hidden)
 
 
 def step_tokens(setting: Setting) -> int:
     """Real tokens of a whole step."""
-    return int(random_texts(setting.batch_sizes, np.random.default_rng(0))["where"].sum())
+    return int(_lengths(setting).sum())
+
+
+def _lengths(setting: Setting) -> np.ndarray:
+    return random_texts(setting.batch_sizes, np.random.default_rng(0))["where"].sum(axis=1)
