@@ -162,13 +162,7 @@ def mml_loss(
 
 
 def first_only_loss(
-    log_probs: ArrayLike,
-    *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
+    log_probs: ArrayLike, *, reduce_fn: ReduceFn | None = jnp.mean, **rows: Unpack[RowOptions]
 ) -> Array:
     r""":math:`-\log P(z_1 \mid x)`, the first solution of the row (section 3.2).
 
@@ -180,9 +174,7 @@ def first_only_loss(
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(
-        log_probs, log_weights, where=where, segment_ids=segment_ids, num_segments=num_segments
-    )
+    z = Rows.weighted(log_probs, **rows)
     return reduce_rows(z, z.cross_entropy(z.first(z.where)), reduce_fn)
 
 
@@ -194,11 +186,8 @@ def annealed_loss(
     tau: Array | float | None,
     cap: float = 1.0,
     schedule: Literal["linear", "switch", "as-printed"] = "linear",
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
+    **rows: Unpack[RowOptions],
 ) -> Array:
     r"""Hard EM with probability :math:`\min(t / \tau, 1)`, else MML (section 3.2, appendix B).
 
@@ -212,7 +201,7 @@ def annealed_loss(
         tau: steps until every step is hard; None or 0 is plain hard EM.
         cap: upper bound of the probability while annealing (released code: 0.8).
         schedule: how the probability changes, see `hard_probability`.
-        others: as in `hard_em_loss`.
+        log_probs, reduce_fn, **rows: as in `hard_em_loss`.
 
     Raises:
         ValueError: the step is not a scalar.
@@ -225,15 +214,7 @@ def annealed_loss(
         True
     """
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
-    return drawn_loss(
-        log_probs,
-        hard=hard,
-        log_weights=log_weights,
-        where=where,
-        segment_ids=segment_ids,
-        num_segments=num_segments,
-        reduce_fn=reduce_fn,
-    )
+    return drawn_loss(log_probs, hard=hard, reduce_fn=reduce_fn, **rows)
 
 
 def drawn_loss(

@@ -86,7 +86,7 @@ def answer_match(
     """What decides whether a result is the answer, in Z as in scores; None for "execution"."""
     check_choice(question.match, Match, "match")
     if question.match == "cells":
-        return same_cells(question.answer)
+        return SameCells(question.answer)
     if question.match == "execution":
         return None
     return Denotation(question.answer_texts, question.values).matches
@@ -130,28 +130,33 @@ def plain_value(value: Cell) -> Cell:
     return int(exact) if exact == exact.to_integral_value() else number
 
 
-def same_cells(answer: Sequence[Cell]) -> Callable[[Sequence[Cell]], bool]:
-    """What compares results with an answer as a person does, cell by cell and in order.
+class SameCells:
+    """Compares results with an answer as a person does, cell by cell and in order.
 
     Texts are compared regardless of case, white space and the composition of accents; a number may
     be written as text, with thousands commas; fractions may differ in their last digits.
+    ``wanted`` are the cells in plain form.
     """
-    wanted = [plain_value(cell) for cell in answer]
 
-    def matches(result: Sequence[Cell]) -> bool:
-        return len(result) == len(wanted) and all(
-            plain_value(cell) == value or _nearly(plain_value(cell), value)
-            for cell, value in zip(result, wanted, strict=True)
+    def __init__(self, answer: Sequence[Cell]):
+        self.wanted = [plain_value(cell) for cell in answer]
+
+    def __call__(self, result: Sequence[Cell]) -> bool:
+        return len(result) == len(self.wanted) and all(
+            _same(plain_value(cell), value) for cell, value in zip(result, self.wanted, strict=True)
         )
 
-    return matches
+    def holds(self, cell: Cell) -> bool:
+        """Whether a cell is one of the answer's."""
+        plain = plain_value(cell)
+        return any(_same(plain, value) for value in self.wanted)
 
 
-def _nearly(cell: Cell, value: Cell) -> bool:
+def _same(cell: Cell, value: Cell) -> bool:
     if not (isinstance(cell, float) and isinstance(value, float)):
-        return False
+        return cell == value
     whole = cell.is_integer() and value.is_integer()  # such as ids, of which each digit counts
-    return not whole and math.isclose(cell, value, rel_tol=1e-12)
+    return cell == value if whole else math.isclose(cell, value, rel_tol=1e-12)
 
 
 def to_query_question(record: Mapping[str, Any]) -> QueryQuestion:

@@ -20,7 +20,7 @@ class TableQuestion:
         question: non-empty text.
         table: the table; readers convert its texts to lower case.
         answer: cells of a query's result, or an answer written by a person.
-        match: how results are compared with the answer: "cells" as a person does, see `same_cells`;
+        match: how results are compared with the answer: "cells" as a person does, see `SameCells`;
             "execution" requires equality (WikiSQL); "denotation" uses
             `hardem_jax.tables.metrics`.
         values: for "denotation", the number or date of each item if the data gives it.

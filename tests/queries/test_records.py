@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.queries.records import query_question, same_cells
+from hardem_jax.queries.records import SameCells, query_question
 from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.enumeration import enumerate_sql
 from hardem_jax.queries.solutions.types import Condition, Query, SqlRules
@@ -85,7 +85,7 @@ def test_an_answer_is_compared_as_a_person_does(question, answer, query):
 
 
 def test_numbers_may_be_copied_and_answers_be_long():
-    assert same_cells(["–8", "−3", "12,34,567"])([-8.0, -3.0, 1234567.0])
+    assert SameCells(["–8", "−3", "12,34,567"])([-8.0, -3.0, 1234567.0])
     table = Table("t", ("who", "n"), ("text", "real"), tuple((f"p{n}", n) for n in range(200)))
     answer = [f"P{n}" for n in range(100, 200)]
     found = query_question(ask("q", "Who is above 99?", *answer, table=table, match="cells"), RULES)

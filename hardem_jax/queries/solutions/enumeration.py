@@ -15,8 +15,10 @@ first query. Conditions within a query are sorted in the same way, so each set i
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
+import operator
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +43,20 @@ from hardem_jax.tables.table import Cell, Table, masks_to_matrix, plain_cell, sp
 _MAX_KEY = 64
 # Limits a temporary array to 8 MiB of float64.
 _MAX_ELEMENTS = 2**20
+
+
+@runtime_checkable
+class CellMatch(Protocol):
+    """A `match` that compares results with the cells ``wanted``, in order, so that products of
+    matrices rule out most. It allows numbers a relative difference of up to 1e-12."""
+
+    wanted: Sequence[Cell]
+
+    def __call__(self, result: Sequence[Cell]) -> bool: ...
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether a cell is one of those."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +103,8 @@ def enumerate_sql(
         rules: Z_tot; None for the default.
         words: the words of the question; None for `split_words`.
         match: decides whether a result is correct, if equality is not the criterion. It gets each
-            distinct result list once. This is slower, because every column and aggregator is
-            executed over every set of rows.
+            distinct result list once. Unless it is a `CellMatch`, this is slow: every column and
+            aggregator is executed over every set of rows.
 
     Raises:
         InputError: SQLite cannot hold a cell of the table, or the question has too many words.
@@ -245,7 +261,9 @@ def _valid(
         return np.zeros((len(masks), 0), bool)
     heads = allowed(table, masks, rules)
     if match is not None:
-        heads &= _matching(table, masks, match)
+        if isinstance(match, CellMatch):
+            heads &= _possible(table, masks, match)
+        _keep_matching(table, masks, match, heads)
     else:
         heads &= _equal(table, masks, list(answer))
         if len(answer) == 1 and not isinstance(answer[0], str):
@@ -253,24 +271,58 @@ def _valid(
     return heads.reshape(len(masks), -1)
 
 
-def _matching(
-    table: TypedTable, masks: Sequence[int], match: Callable[[list[Cell]], bool]
-) -> np.ndarray:
-    """``[M, S, 6]`` bool: whether results match; ``match`` is asked once about each short one."""
+def _keep_matching(
+    table: TypedTable,
+    masks: Sequence[int],
+    match: Callable[[list[Cell]], bool],
+    heads: np.ndarray,
+) -> None:
+    """Leaves those whose results match; ``match`` is asked once about each short one."""
     known: dict[tuple[tuple[type, Cell], ...], bool] = {}
-    valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
-    for place in itertools.product(*map(range, valid.shape)):
-        m, s, aggregator = place
-        if (result := table.columns[s].result(aggregator, masks[m])) is not None:
-            if len(result) > _MAX_KEY:
-                valid[place] = match(result)
+    for mask, valid in zip(masks, heads, strict=True):
+        for s, aggregator in np.argwhere(valid).tolist():
+            result = table.columns[s].result(aggregator, mask)
+            if result is None or len(result) > _MAX_KEY:
+                valid[s, aggregator] = result is not None and match(result)
                 continue
             # With types: 1 and 1.0 are equal, but `match` may compare them as text.
             key = tuple((type(cell), cell) for cell in result)
             if key not in known:
                 known[key] = bool(match(result))
-            valid[place] = known[key]
-    return valid
+            valid[s, aggregator] = known[key]
+
+
+def _possible(table: TypedTable, masks: Sequence[int], match: CellMatch) -> np.ndarray:
+    """``[M, S, 6]`` bool: which results could match, by products as in `_equal`."""
+    possible = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    held = []
+    for column in table.columns:
+        rows = [column.nulls] if match.holds(None) else [0]
+        rows += [mask for value, mask in column.rows_by_value.items() if match.holds(value)]
+        held.append(functools.reduce(operator.or_, rows))
+    some = [column.not_null for column in table.columns]
+    tests, (sums, rounding) = masks_to_matrix(held + some, table.num_rows).T, table.sums
+    count, [wanted] = len(match.wanted), match.wanted if len(match.wanted) == 1 else [None]
+    is_text = isinstance(wanted, str)
+    target = np.nan if is_text else _as_float(wanted)
+    step = max(1, _MAX_ELEMENTS // max(1, *tests.shape))
+    for start in range(0, len(masks), step):
+        bits, own = masks_to_matrix(masks[start : start + step], table.num_rows), possible[start:]
+        own = own[: len(bits)]
+        holding, some = np.split(bits @ tests, 2, axis=1)
+        own[..., NONE] = (holding == count) & (bits.sum(1) == count)[:, None]
+        if count != 1:
+            continue
+        own[..., [MAX, MIN]] = (holding > 0)[..., None]
+        own[..., COUNT] = np.isclose(some, target, rtol=1e-11, atol=0)
+        with np.errstate(all="ignore"):  # infinite cells, sets of rows that are all NULL
+            addends, counts = np.split(bits @ sums, 2, axis=1)
+            for aggregator, values in ((SUM, addends), (AVG, addends / counts)):
+                far = np.abs(values - target) > rounding + 1e-11 * abs(target)
+                own[..., aggregator] = ~far & (not is_text)
+        if wanted is None:
+            own[..., [MAX, MIN]] = True
+    return possible
 
 
 def _equal(table: TypedTable, masks: Sequence[int], answer: list[Cell]) -> np.ndarray:
