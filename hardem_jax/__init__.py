@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 # What else a name needs, a package of each extra; it says so when it is asked for.
+_NEEDS: dict[str, tuple[str, ...]]
 _NEEDS = dict.fromkeys(("find_equations", "find_queries"), ("ijson",))
 _NEEDS |= dict.fromkeys(("Reader", "NumberReader", "TableReader"), ("flax", "ijson", "optax"))
 __all__[:] = (x for x in __all__ if all(map(importlib.util.find_spec, _NEEDS.get(x, ()))))

@@ -138,13 +138,7 @@ def hard_em_loss(
 
 
 def mml_loss(
-    log_probs: ArrayLike,
-    *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
+    log_probs: ArrayLike, *, reduce_fn: ReduceFn | None = jnp.mean, **rows: Unpack[RowOptions]
 ) -> Array:
     r""":math:`-\log \sum_{z \in Z} P(z \mid x)`, maximum marginal likelihood (section 3.2).
 
@@ -155,9 +149,7 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.weighted(
-        log_probs, log_weights, where=where, segment_ids=segment_ids, num_segments=num_segments
-    )
+    z = Rows.weighted(log_probs, **rows)
     return reduce_rows(z, -z.logsumexp(), reduce_fn)
 
 

@@ -99,6 +99,8 @@ def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
     found = f"0x{rest[0]:02x}" + (" as the last byte" if len(rest) == 1 else "")
     if Path(name).suffix in (".parquet", ".feather", ".xlsx", ".xls", ".ods"):
         found += "; export it as CSV or JSON lines"
+    if Path(name).suffix in (".csv", ".tsv"):
+        found += "; save it as UTF-8"
     return InputError(f"{name}: byte {offset}: expected UTF-8 text, found {found}")
 
 

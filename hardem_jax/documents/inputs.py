@@ -35,13 +35,11 @@ def pad_windows(
     ==================  ================  ==============================================
     """
     rows = len(windows)
+    marks = "where", "context", "word_starts", "word_ends"
     batch: Arrays = {
         "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
         "token_type_ids": np.zeros((rows, num_tokens), np.int32),
-        "where": np.zeros((rows, num_tokens), bool),
-        "context": np.zeros((rows, num_tokens), bool),
-        "word_starts": np.zeros((rows, num_tokens), bool),
-        "word_ends": np.zeros((rows, num_tokens), bool),
+        **{name: np.zeros((rows, num_tokens), bool) for name in marks},
         "parts": np.zeros((rows, num_tokens), np.int32),
         "solutions": np.zeros((rows, num_solutions, 2), np.int32),
         "solutions_where": np.zeros((rows, num_solutions), bool),

@@ -53,8 +53,6 @@ _TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
 #: Passage ids of a question and their scores, None where the run has none; best first, each once.
 Ranking = list[tuple[str, float | None]]
 
-_FIELDS = "question, Q0, passage, rank, score and tag"
-
 
 def read_passages(
     path: PathLike, *, skips: ExclusionCounts, only: Container[str] | None = None
@@ -155,7 +153,8 @@ def _trec(path: PathLike, top: int) -> dict[str, Ranking]:
         if not fields:
             continue
         if len(fields) != 6:
-            raise InputError(f"{place}: expected {_FIELDS}, found {len(fields)} fields")
+            expected = "expected question, Q0, passage, rank, score and tag"
+            raise InputError(f"{place}: {expected}, found {len(fields)} fields")
         ranking = found.setdefault(fields[0], [])
         ranking.append((fields[2], _score(fields[4], place)))
         # Runs hold up to a thousand passages of a question.

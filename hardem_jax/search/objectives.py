@@ -220,7 +220,7 @@ class MERL(IterativeML):
         super().__post_init__()
         require(self, "warmup", at_least=0, optional=False)
         require(self, "held_out", at_least=2, optional=False)
-        require(self, "lookahead", "meta_rate", above=0, optional=False)
+        require(self, "lookahead", "meta_rate", above=0, below=2**31, optional=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -417,6 +417,10 @@ class MAPOX(MAPO):
 
     warmup: int = 1000
     """Steps of iterative ML."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "warmup", at_least=0, optional=False)
 
     def _loss(self, step: Array | int, space: Space, found: _Drawn, rows: Array) -> Array:
         import jax.numpy as jnp

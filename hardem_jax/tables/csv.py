@@ -11,16 +11,16 @@ from hardem_jax.data.csv import read_csv_rows
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 from hardem_jax.tables.cell_values import parse_date, parse_quantity
-from hardem_jax.tables.table import MAX_WHOLE, Cell, Table
+from hardem_jax.tables.table import MAX_WHOLE, Cell, Table, collapse, plain_text
 
 # Cells of a numeric column that stand for a missing number.
 _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
+_NO_NUMBER_OF_OWN = {"nan", "null", "#n/a", "#div/0!", "#value!"}
 # Groups of three digits; above the first thousand also groups of two, as in India.
 _NUMBER = re.compile(
     r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?"
     r"(?:(?<=[0-9])[eE][-+][0-9]{1,3})?)"  # as programs write 1e-05, not the "1E5" of a code
 )
-_BLANK_IN_NUMBER = re.compile("(?<=[0-9]) (?=[0-9]{3}(?![0-9]))")  # as in French and Russian
 _CODE = re.compile("0[0-9]{2,}")
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
@@ -35,19 +35,20 @@ def make_table(
     column is real if all its cells are numbers or NULL and at least one is a number:
 
     - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "1e-05",
-      in tables of your own also with blanks for the commas, "12 467";
+      in tables of your own also with no-break blanks for the commas;
       above 2^53, where float64 loses digits, whole numbers become integers of 64 bits;
     - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
       the same in all cells and is not a month: "72 km";
     - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown; in
-      tables of your own also nan and null.
+      tables of your own also nan, null, and Excel's #N/A, #DIV/0! and #VALUE!.
 
     Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
     compares their texts, and a number could no longer answer which rank, share or price it was. So
     is a column with a code such as "007", but for ``official`` tables of WikiTableQuestions, whose
     cells become lower case. An empty cell of a text column is "", not NULL.
     """
-    texts = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
+    read = collapse if official else plain_text
+    texts = [[read(cell) for cell in row] for row in (header, *rows)]
     width = max(map(len, texts))
     names, *cells = [row + [""] * (width - len(row)) for row in texts]
     columns: list[Sequence[Cell]] = []
@@ -88,12 +89,10 @@ def file_inside(folder: Path, name: str, place: str) -> Path:
 
 def _numbers(column: Sequence[str], official: bool) -> list[float | int | None] | None:
     """Returns the numbers of a real column, or None for a text column."""
-    if not official:
-        column = [_BLANK_IN_NUMBER.sub(",", text) for text in column]
     numbers: list[float | int | None] = []
     units = set()
     for text in column:
-        if text.lower() in _NO_NUMBER or (not official and text.lower() in ("nan", "null")):
+        if text.lower() in _NO_NUMBER or (not official and text.lower() in _NO_NUMBER_OF_OWN):
             numbers.append(None)
             continue
         number, unit = _number(text), ""

@@ -34,7 +34,7 @@ from hardem_jax.data.rows import USUAL, Columns, RawRow, answer_values, column_o
 from hardem_jax.errors import InputError
 from hardem_jax.tables.csv import file_inside, read_csv_table
 from hardem_jax.tables.examples import Match, TableQuestion
-from hardem_jax.tables.table import Cell, Table, clean_question
+from hardem_jax.tables.table import Cell, Table, clean_question, plain_text
 
 # Warnings of `ExclusionCounts`:
 RAGGED = "table with rows of different lengths, padded"
@@ -102,7 +102,7 @@ def read_table(
         raise InputError(f"{place}: expected a table with 'id', found one without")
     place = f"{place} ({id})"
     header, types = get_strings(record, "header", place), get_strings(record, "types", place)
-    written = str.lower if lower else (lambda text: " ".join(text.split()))  # as in CSV
+    written = str.lower if lower else plain_text
     rows = []
     for number, row in enumerate(get_field(record, "rows", list, place) or []):
         row = check_kind(row, list, f"{place}: expected each row to be")

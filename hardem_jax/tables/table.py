@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 import re
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ _MAX_TABLES = 256
 _IDEOGRAPH = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
 # Combining accents stay with their letter.
 _WORD = re.compile(rf"{_IDEOGRAPH}|(?:(?!{_IDEOGRAPH})[\w\u0300-\u036f])+|[^\w\s]")
+# As French, Polish and Swedish exports have it.
+_THOUSANDS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 
 Cell = str | float | int | None
 _CELL_TYPES = {str, float, int, type(None)}
@@ -107,10 +110,20 @@ def column_names(header: Sequence[str]) -> list[str]:
     return names
 
 
+def collapse(text: str) -> str:
+    """One blank for white space."""
+    return " ".join(text.split())
+
+
+def plain_text(text: str) -> str:
+    """A text as in cells: accents composed, one blank for white space, and a comma for a no-break
+    blank between groups of three digits."""
+    return collapse(_THOUSANDS.sub(",", unicodedata.normalize("NFC", text)))
+
+
 def clean_question(text: str) -> str:
-    """A question as cells are read, which its words are compared with: one blank for white space,
-    and the sign of "−5" as a hyphen."""
-    return re.sub(r"−(?=\.?[0-9])", "-", " ".join(text.split()))
+    """A question or an answer as `plain_text`, with a hyphen for the sign of "−5"."""
+    return re.sub(r"−(?=\.?[0-9])", "-", plain_text(text))
 
 
 def split_words(question: str) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
+import decimal
 import hashlib
 import json
 import numbers
@@ -150,4 +152,8 @@ def _plain(value: Any) -> Any:
         return None
     if hasattr(value, "tolist"):
         return value.tolist()
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return str(value).removesuffix(" 00:00:00")  # pandas has midnights for dates
     raise TypeError(f"expected texts and numbers, found a {type(value).__name__}")

@@ -51,17 +51,9 @@ EXAMPLES = [
 
 def prepare(folder, tokenizer, examples=EXAMPLES, keep=False, config=CONFIG, **options):
     exclusions = ExclusionCounts()
-    meta = prepare_split(
-        examples,
-        folder,
-        tokenizer=tokenizer,
-        config=config,
-        metric="squad",
-        sources={"file": "digest"},
-        exclusions=exclusions,
-        keep_without_mention=keep,
-        **options,
-    )
+    options |= {"tokenizer": tokenizer, "config": config, "keep_without_mention": keep}
+    options |= {"metric": "squad", "sources": {"file": "digest"}}
+    meta = prepare_split(examples, folder, exclusions=exclusions, **options)
     return meta, exclusions
 
 

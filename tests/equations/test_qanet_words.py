@@ -58,16 +58,8 @@ def _with_table(cnn, table):
 
 
 def make_encoder(vectors=None):
-    return WordEncoder(
-        6,
-        3,
-        characters=make_cnn(),
-        size=8,
-        num_highway_layers=2,
-        dropout=0.5,
-        vectors=vectors,
-        rngs=nnx.Rngs(0),
-    )
+    options = {"size": 8, "num_highway_layers": 2, "dropout": 0.5, "vectors": vectors}
+    return WordEncoder(6, 3, characters=make_cnn(), **options, rngs=nnx.Rngs(0))
 
 
 def word_gradient(encoder, key=None):

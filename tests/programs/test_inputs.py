@@ -39,19 +39,10 @@ def tokenizer():
 
 def question(**changes):
     text = "who beat anna ?"
-    fields = {
-        "id": "q",
-        "question": text,
-        "table_id": "t",
-        "answer": ("bo",),
-        "values": None,
-        "words": split_words(text),
-        "fields": np.array(FIELDS),
-        "links": np.array(LINKS, np.int16),
-        "link_rows": np.array([1, 1, 3, 2, 4]),
-        "programs": np.array(PROGRAMS, np.int16),
-        "num_programs": 5,
-    }
+    fields = {"id": "q", "question": text, "table_id": "t", "answer": ("bo",), "values": None}
+    fields |= {"words": split_words(text), "fields": np.array(FIELDS)}
+    fields |= {"links": np.array(LINKS, np.int16), "link_rows": np.array([1, 1, 3, 2, 4])}
+    fields |= {"programs": np.array(PROGRAMS, np.int16), "num_programs": 5}
     return ProgramQuestion(**fields | changes)
 
 

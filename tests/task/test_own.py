@@ -1,6 +1,8 @@
 """Examples in a program become a trained reader, in a run folder as the commands write it."""
 
+import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas
@@ -114,15 +116,27 @@ def test_rows_are_those_of_a_list_a_frame_or_whatever_yields_them():
 
 
 def test_what_json_cannot_hold_is_left_out_or_told_if_it_is_needed():
-    day = pandas.Timestamp("2026-01-02")
-    row = {"question": "Who?", "seen": day, "n": np.int64(3), "text": pandas.NA}
+    week = pandas.Timedelta(days=7)
+    row = {"question": "Who?", "seen": week, "n": np.int64(3), "text": pandas.NA}
     text = json_lines([row | {"answer": x} for x in (["Ann", pandas.NaT], pandas.NaT)])
     kept = {"question": "Who?", "n": 3, "text": None}
     answers = (["Ann", None], None)
     assert [*map(json.loads, text.splitlines())] == [kept | {"answer": x} for x in answers]
     for columns, name in ((Columns(), "answer"), (Columns(answer="seen"), "seen")):
-        with pytest.raises(InputError, match=f"example 'Who.': '{name}': expected .* a Timestamp"):
-            json_lines([row | {"answer": [day]}], columns)
+        with pytest.raises(InputError, match=f"example 'Who.': '{name}': expected .* a Timedelta"):
+            json_lines([row | {"answer": [week]}], columns)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        *((Decimal("1.10"), 1.1), (Decimal("7.0"), 7), (datetime.date(2026, 1, 2), "2026-01-02")),
+        (pandas.Timestamp("2026-01-02"), "2026-01-02"),
+        (np.datetime64("2026-01-02T03:04"), "2026-01-02 03:04:00"),
+    ],
+)
+def test_decimals_and_dates_are_written_as_in_cells(value, written):
+    assert json.loads(json_lines([{"answer": [value]}])) == {"answer": [written]}
 
 
 @pytest.mark.slow

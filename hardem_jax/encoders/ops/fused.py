@@ -158,7 +158,6 @@ def _attention_bwd(rate, window, saved, grad):
 attention.defvjp(_attention_fwd, _attention_bwd)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None, axes: int = 1) -> jax.Array:
     """x W + b in the dtype of `x`, with gradients of W and b summed in float32.
 
@@ -166,6 +165,11 @@ def linear(x: jax.Array, kernel: jax.Array, bias: jax.Array | None, axes: int = 
     devices add up theirs, so that a mean over hundreds of chips would be taken in bfloat16. The
     last `axes` of x are summed over, the first of W.
     """
+    return _linear(x, kernel, bias, axes)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _linear(x, kernel, bias, axes):
     return _linear_fwd(x, kernel, bias, axes)[0]
 
 
@@ -186,7 +190,7 @@ def linear_gradient(saved, grad, axes=1):
     return grad_x, grad_kernel, None if bias is None else grad.astype(jnp.float32).sum(rows)
 
 
-linear.defvjp(_linear_fwd, lambda axes, saved, grad: linear_gradient(saved, grad, axes))
+_linear.defvjp(_linear_fwd, lambda axes, saved, grad: linear_gradient(saved, grad, axes))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))

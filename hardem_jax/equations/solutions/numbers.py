@@ -161,7 +161,7 @@ def parse_number(text: str) -> float | None:
         >>> parse_number("12 yards"), parse_number("nan"), parse_number("1,00")
         (None, None, None)
     """
-    text = text.strip().lower().translate(_NARROW)
+    text = text.strip().lower().translate(_NARROW).replace("–", "-")
     return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 

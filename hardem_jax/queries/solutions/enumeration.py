@@ -75,11 +75,6 @@ class Solutions:
     size: int
     max_conditions: int
 
-    @property
-    def cut(self) -> int:
-        """Number of solutions left out by the cap."""
-        return self.size - len(self.queries)
-
 
 def enumerate_sql(
     table: Table,

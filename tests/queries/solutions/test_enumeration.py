@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
+from hardem_jax.queries.records import SameCells
 from hardem_jax.queries.solutions.engine import execute_sql
 from hardem_jax.queries.solutions.enumeration import AnswerTest, enumerate_sql
 from hardem_jax.queries.solutions.types import ROW_WIDTH, Query, SqlRules
@@ -40,13 +41,17 @@ def test_equals_brute_force(seed):
             found = enumerate_sql(table, question, answer, rules)
             assert found.queries.dtype == np.int16
             assert list(map(tuple, found.queries.tolist())) == expected, (table, question)
-            assert found.size == len(expected) and found.cut == 0
+            assert found.size == len(expected) == len(found.queries)
             cap = rng.randrange(1, 30)
             capped = enumerate_sql(table, question, answer, dataclasses.replace(rules, cap=cap))
             assert list(map(tuple, capped.queries.tolist())) == expected[:cap]
-            assert (capped.size, capped.cut) == (found.size, max(0, found.size - cap))
+            assert (capped.size, len(capped.queries)) == (found.size, min(cap, found.size))
             matched = enumerate_sql(table, question, rules=rules, match=lambda x, y=answer: x == y)
             np.testing.assert_array_equal(matched.queries, found.queries)
+            same = SameCells(answer)
+            of_cells = in_order(row for row, result in results.items() if same(result))
+            found = enumerate_sql(table, question, rules=rules, match=same)
+            assert list(map(tuple, found.queries.tolist())) == of_cells
             sizes.append(len(expected))
     assert np.mean(np.array(sizes) > 1) > 0.3  # most problems are not trivial
 
@@ -150,7 +155,7 @@ def test_two_hundred_columns():
     question = "between 10 and 90, or 50 of them"
     found = enumerate_sql(table, question, [42.0], SqlRules(cap=1000))
     # All sets of three would be 200 million.
-    assert found.max_conditions == 2 and len(found.queries) == 1000 and found.cut > 0
+    assert found.max_conditions == 2 and len(found.queries) == 1000 < found.size
     fewer = enumerate_sql(table, question, [42.0], SqlRules(cap=1000, max_combinations=1))
     assert fewer.max_conditions == 0
     assert (fewer.queries[:, 2] == 0).all()
