@@ -33,7 +33,7 @@ _FOUND = {
     errno.EROFS: "a read-only disk",
 }
 #: Signals before the end: of a scheduler that takes the machine back (SLURM can warn with SIGUSR1),
-#: or of a terminal that is closed, unless `nohup` has said to ignore that. Windows has the first.
+#: or of a terminal that is closed, unless `nohup` has said to ignore that. Windows has one of them.
 _ENDS = (getattr(signal, name, None) for name in ("SIGTERM", "SIGUSR1", "SIGHUP"))
 TERMINATION = tuple(x for x in _ENDS if x and signal.getsignal(x) != signal.SIG_IGN)
 #: Upper bound of every count and size, so that it fits 32 bits.

@@ -193,7 +193,7 @@ def annealed_loss(
         tau: steps until every step is hard; None or 0 is plain hard EM.
         cap: upper bound of the probability while annealing (released code: 0.8).
         schedule: how the probability changes, see `hard_probability`.
-        log_probs, reduce_fn, **rows: as in `hard_em_loss`.
+        others: as in `hard_em_loss`.
 
     Raises:
         ValueError: the step is not a scalar.

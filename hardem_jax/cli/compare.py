@@ -215,7 +215,8 @@ class CompareCommand(Setting):
                     contents[begun] = train.start(mesh).data
                 # Scores depend on more than the run, such as the number of training questions.
                 own = train.settings(contents[begun])
-                if os.path.isfile(file := train.out / "config.json"):
+                file = train.out / "config.json"
+                if os.path.isdir(train.out / "last") and os.path.isfile(file):
                     check_same(read_json_object(file).get("settings", own), own, train.out)
                 runs.append(_Run(name, train, named_settings(self) | own))
         return runs

@@ -17,6 +17,7 @@ import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 from tensorflow_datasets.proto import tf_example_pb2
 
+from hardem_jax.checksums import has_checksums
 from hardem_jax.data.batching.padding import Subset
 from hardem_jax.data.data_sets import Record, RecordKind
 from hardem_jax.data.exclusions import reasons
@@ -97,14 +98,14 @@ def open_build(folder: PathLike) -> Build:
     """The build in a folder, or the only one below it."""
     folder = Path(folder)
     # Either is enough to recognise a build, one file of which may be lost.
-    marks = (BUILD_FILE, "dataset_info.json")
+    marks = (BUILD_FILE, "dataset_info.json")  # TFDS's, beside checksums of ours
     if any(os.path.isfile(folder / name) for name in marks):
         found = [folder]
     else:
         # incomplete.* is what a build that was killed leaves.
         there = os.path.isdir(folder)  # globbing raises on an over-long name
         files = (file for name in marks if there for file in folder.glob(f"**/{name}"))
-        folders = {file.parent for file in files}
+        folders = {x.parent for x in files if x.name == BUILD_FILE or has_checksums(x.parent)}
         found = sorted(x for x in folders if "/incomplete." not in f"/{x.relative_to(folder)}")
     if len(found) != 1:
         if found:

@@ -12,7 +12,6 @@ from hardem_jax.data.exclusions import NO_ANSWER, ExclusionCounts
 from hardem_jax.programs.records import ProgramSolver
 from hardem_jax.programs.solutions.rules import ProgramRules
 from hardem_jax.tables.builds import OwnTables, WikiTables
-from hardem_jax.tables.table import clean_question
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +30,7 @@ class TablePrograms(OwnTables):
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
         for question in super().read(folder, split, skips):
             known = [n for n, cell in enumerate(question.answer) if cell is not None]
-            texts = tuple(clean_question(str(question.answer[n])) for n in known)
+            texts = tuple(str(question.answer[n]) for n in known)
             values = question.values and tuple(question.values[n] for n in known)
             if texts:
                 changes: dict[str, Any] = {"answer": texts, "values": values}

@@ -11,7 +11,7 @@ from hardem_jax.data.csv import read_csv_rows
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 from hardem_jax.tables.cell_values import parse_date, parse_quantity
-from hardem_jax.tables.table import MAX_WHOLE, Cell, Table, collapse, plain_text
+from hardem_jax.tables.table import MAX_WHOLE, Cell, Table, plain_text
 
 # Cells of a numeric column that stand for a missing number.
 _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
@@ -34,8 +34,7 @@ def make_table(
     White space is collapsed, and short rows (including the header) are padded with empty cells. A
     column is real if all its cells are numbers or NULL and at least one is a number:
 
-    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "1e-05",
-      in tables of your own also with no-break blanks for the commas;
+    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "1e-05";
       above 2^53, where float64 loses digits, whole numbers become integers of 64 bits;
     - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
       the same in all cells and is not a month: "72 km";
@@ -47,8 +46,11 @@ def make_table(
     is a column with a code such as "007", but for ``official`` tables of WikiTableQuestions, whose
     cells become lower case. An empty cell of a text column is "", not NULL.
     """
-    read = collapse if official else plain_text
-    texts = [[read(cell) for cell in row] for row in (header, *rows)]
+    rows = (header, *rows)
+    if official:
+        texts = [[" ".join(cell.split()) for cell in row] for row in rows]
+    else:
+        texts = [[plain_text(cell) for cell in row] for row in rows]
     width = max(map(len, texts))
     names, *cells = [row + [""] * (width - len(row)) for row in texts]
     columns: list[Sequence[Cell]] = []

@@ -143,7 +143,8 @@ def _question(
     match = get_field(record, "match", str, place) or "cells"
     if match not in get_args(Match):
         raise InputError(f"{place}: expected 'match' to be one of {get_args(Match)}, found {match}")
-    cells: tuple[Cell, ...] = tuple(_cell(cell, str, place) for cell in answer)
+    written = plain_text if match == "execution" else str  # others ignore white space
+    cells: tuple[Cell, ...] = tuple(_cell(cell, written, place) for cell in answer)
     if match == "denotation" and not (cells := get_strings(record, "answer", place)):
         return skips.add(NO_ANSWER, id)
     values = get_strings(record, "values", place) if record.get("values") is not None else None

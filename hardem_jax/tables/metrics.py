@@ -241,7 +241,7 @@ def _cell_text(cell: str | float | int) -> str:
         rounded = abs(cell - whole) < _TOLERANCE and float(f"{cell:.12g}") == whole
         if cell == whole or rounded:
             return str(whole)
-    return f"{cell:.15g}" if abs(cell) < 1e9 else repr(cell)  # equal to within the tolerance
+    return f"{cell:.15g}"
 
 
 @functools.lru_cache(maxsize=1 << 17)

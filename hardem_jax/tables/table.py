@@ -22,8 +22,6 @@ _MAX_TABLES = 256
 _IDEOGRAPH = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
 # Combining accents stay with their letter.
 _WORD = re.compile(rf"{_IDEOGRAPH}|(?:(?!{_IDEOGRAPH})[\w\u0300-\u036f])+|[^\w\s]")
-# As French, Polish and Swedish exports have it.
-_THOUSANDS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 
 Cell = str | float | int | None
 _CELL_TYPES = {str, float, int, type(None)}
@@ -110,19 +108,14 @@ def column_names(header: Sequence[str]) -> list[str]:
     return names
 
 
-def collapse(text: str) -> str:
-    """One blank for white space."""
-    return " ".join(text.split())
-
-
 def plain_text(text: str) -> str:
-    """A text as in cells: accents composed, one blank for white space, and a comma for a no-break
-    blank between groups of three digits."""
-    return collapse(_THOUSANDS.sub(",", unicodedata.normalize("NFC", text)))
+    """A text as in cells: accents composed, and one blank for white space, none at the ends."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def clean_question(text: str) -> str:
-    """A question or an answer as `plain_text`, with a hyphen for the sign of "−5"."""
+    """A question as `plain_text`, with which its words are compared, and a hyphen for the sign of
+    "−5"."""
     return re.sub(r"−(?=\.?[0-9])", "-", plain_text(text))
 
 

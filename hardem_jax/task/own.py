@@ -42,12 +42,8 @@ def rows_of(examples: Any, name: str = "example") -> list[dict[str, Any]]:
             found = type(row).__name__
             raise InputError(f"example {number}: expected a mapping, such as a dict, found {found}")
     texts = ({str(key): value for key, value in row.items()} for row in rows)
-    return [row if _id_of(row) else row | {"id": f"{name}-{n}"} for n, row in enumerate(texts)]
-
-
-def _id_of(row: Mapping[str, Any]) -> str:
-    """The column with a row's id; "" if it has none."""
-    return column_of(row, "id", USUAL, "", required=False)
+    own = {"id", "query_id"}
+    return [row if own & row.keys() else row | {"id": f"{name}-{n}"} for n, row in enumerate(texts)]
 
 
 def train_on(
@@ -109,7 +105,7 @@ def _of_example(message: str, folder: Path, texts: Mapping[str, str]) -> str:
     for split, text in texts.items():
         if found := re.match(rf"{re.escape(str(folder / split))}\.jsonl: line (\d+)", message):
             row = json.loads(text.split("\n")[int(found[1]) - 1])
-            return f"example {row[_id_of(row)]!r}{message[found.end() :]}"
+            return f"example {row.get('id', row.get('query_id'))!r}{message[found.end() :]}"
     return message
 
 
@@ -150,10 +146,10 @@ def _plain(value: Any) -> Any:
     """Values of NumPy and pandas as Python's, for JSON."""
     if type(value).__name__ in ("NaTType", "NAType"):  # pandas' for missing ones
         return None
+    if type(value).__name__ == "datetime64":
+        value = value.astype("datetime64[us]")  # finer ones become integers
     if hasattr(value, "tolist"):
         return value.tolist()
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, (datetime.date, datetime.time)):
+    if isinstance(value, (decimal.Decimal, datetime.date, datetime.time)):
         return str(value).removesuffix(" 00:00:00")  # pandas has midnights for dates
     raise TypeError(f"expected texts and numbers, found a {type(value).__name__}")

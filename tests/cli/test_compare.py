@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -217,6 +218,9 @@ def test_a_run_begun_with_other_settings_is_refused_before_others_are_trained(
     said = fails(triviaqa, capsys, *compare, "mml", "hard-em", "--loop.num-steps", 3)
     assert "hard-em-0: cannot resume with different settings" in said
     assert not (tmp_path / "new" / "mml-0").exists()
+    for name in ("best", "last"):  # as if it had stopped before its first checkpoint
+        shutil.rmtree(tmp_path / "new" / "hard-em-0" / name)
+    call(triviaqa, *compare, "hard-em", "--loop.num-steps", 3)
 
 
 @pytest.mark.parametrize(

@@ -72,14 +72,8 @@ def tagger():
 
 
 def arrays(inputs, num_tokens=10, num_numbers=4, num_solutions=3):
-    batch = pad_inputs(
-        inputs,
-        num_tokens,
-        num_numbers=num_numbers,
-        num_special=NUM_SPECIAL,
-        num_solutions=num_solutions,
-        pad_id=0,
-    )
+    sizes = {"num_numbers": num_numbers, "num_solutions": num_solutions}
+    batch = pad_inputs(inputs, num_tokens, num_special=NUM_SPECIAL, **sizes, pad_id=0)
     return {name: jnp.asarray(value) for name, value in batch.items()}
 
 

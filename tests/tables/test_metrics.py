@@ -105,7 +105,7 @@ def test_sums_that_rounding_moved_off_a_whole_number_are_written_whole():
 @pytest.mark.parametrize(
     "cell",
     ["1234567890123456", "-9007199254740991", "1234567.123456", "123456789.0001", "0.000015"]
-    + ["2.9999999", "1e-06", "987654321.25", "1e+300", "1699999999.123456", "12345678901234.56"],
+    + ["2.9999999", "1e-06", "987654321.25", "1e+300"],
 )
 def test_a_cell_becomes_the_answer_that_was_read_from_it(cell):
     assert matches([float(cell)], [cell])

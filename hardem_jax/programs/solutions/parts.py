@@ -93,7 +93,11 @@ _DATES = tuple(
         rf"^{_MONTH}$",
     )
 )
-_YEARS = re.compile(r"(?<![\d.,:])(1\d{3}|20\d\d|2100)(?!:|[.,]?\d)(?: ?[-/] ?(\d\d)(?![-/]?\d))?")
+# "1990-91", "1990/91", but of "2010-12-25" the year alone.
+_YEARS = re.compile(
+    r"(?<![\d.,:])(1\d{3}|20\d\d|2100)(?![\d:]|[.,]\d)"
+    r"(?:(?!([-/])(?:0\d|1[0-2])\2\d\d(?!\d))\s?[-/]\s?(?P<last>\d\d)(?!\d))?"
+)
 _CLOCK = re.compile(
     r"(?<![\d:.])(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(\.\d+)?(?![\d:])(?:\s?([ap])\.?m\b)?"
 )
@@ -256,12 +260,12 @@ def _find_years(text: str) -> Iterator[float]:
     for match in _YEARS.finditer(text):
         year = int(match[1])
         yield float(year)
-        if not match[2]:
+        if not (last := match["last"]):
             continue
-        if match[2] == "00" and year % 100 == 99:
+        if last == "00" and year % 100 == 99:
             yield float(year + 1)
-        elif int(match[2]) > year % 100:  # "1990-94", not "2010-07"
-            yield float(year - year % 100 + int(match[2]))
+        elif int(last) > year % 100:  # "1990-94", not "2010-07"
+            yield float(year - year % 100 + int(last))
 
 
 def _halves(text: str) -> tuple[str, str]:

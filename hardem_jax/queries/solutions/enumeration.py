@@ -55,7 +55,7 @@ class CellMatch(Protocol):
     def __call__(self, result: Sequence[Cell]) -> bool: ...
 
     def holds(self, cell: Cell) -> bool:
-        """Whether a cell is one of those."""
+        """Whether a cell is one of the wanted ones."""
         ...
 
 

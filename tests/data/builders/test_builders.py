@@ -252,4 +252,6 @@ def test_prepared_splits_and_runs_beside_a_build_are_no_builds(root, tmp_path):
         folder.mkdir(parents=True)
         (folder / "meta.json").write_text("{}")
         write_checksums(folder)
+    (tmp_path / "tfds" / "mnist").mkdir(parents=True)
+    (tmp_path / "tfds" / "mnist" / "dataset_info.json").write_text("{}")  # of other people
     assert open_build(tmp_path) == build
