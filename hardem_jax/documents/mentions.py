@@ -136,6 +136,7 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
             for alias, span in by_words
             if forms[alias] not in found
             or triviaqa_form(text[slice(*span)]) == triviaqa_form(alias)
+            and span not in mentions
             and not any(start <= span[0] and span[1] <= end for start, end, _ in right)
         }
     if not mentions and matcher.without_letters is not None:

@@ -46,11 +46,8 @@ def make_table(
     is a column with a code such as "007", but for ``official`` tables of WikiTableQuestions, whose
     cells become lower case. An empty cell of a text column is "", not NULL.
     """
-    rows = (header, *rows)
-    if official:
-        texts = [[" ".join(cell.split()) for cell in row] for row in rows]
-    else:
-        texts = [[plain_text(cell) for cell in row] for row in rows]
+    read = (lambda cell: " ".join(cell.split())) if official else plain_text
+    texts = [[read(cell) for cell in row] for row in (header, *rows)]
     width = max(map(len, texts))
     names, *cells = [row + [""] * (width - len(row)) for row in texts]
     columns: list[Sequence[Cell]] = []

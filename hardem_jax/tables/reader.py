@@ -13,7 +13,7 @@ import numpy as np
 from hardem_jax.errors import InputError
 from hardem_jax.tables.examples import TableQuestion
 from hardem_jax.tables.show import to_table
-from hardem_jax.tables.table import Table, clean_question
+from hardem_jax.tables.table import IdentityCache, Table, clean_question
 from hardem_jax.task.reader import AnswerReader, note
 
 
@@ -56,13 +56,14 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
     @classmethod
     def _lines(cls, rows: list[dict[str, Any]], table: str) -> Iterable[dict[str, Any]]:
         tables: dict[str, Table] = {}
+        read = IdentityCache(to_table)  # a table given with each question is read once
         for number, row in enumerate(rows):
             if table not in row:
                 expected = f"expected a table under {table!r}"
                 raise InputError(f"example {number}: {expected}, found {', '.join(row) or 'none'}")
             known = len(tables)
             try:
-                own = _added(row.pop(table), tables)
+                own = _added(read(row.pop(table)), tables)
             except (InputError, TypeError) as error:
                 raise InputError(f"example {row.get('id', number)!r}: {error}") from error
             if len(tables) > known:
@@ -71,8 +72,9 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
 
     def _answers(self, asked: Sequence[tuple[str, Any]], top: int) -> list[list[TableAnswer]]:
         tables: dict[str, Table] = {}
+        read = IdentityCache(to_table)
         questions = [
-            TableQuestion(str(n), clean_question(text), _added(value, tables), ())
+            TableQuestion(str(n), clean_question(text), _added(read(value), tables), ())
             for n, (text, value) in enumerate(asked)
         ]
         data = self._task.QUESTIONS(
@@ -96,9 +98,9 @@ class TableAnswerReader(AnswerReader[Any, TableAnswer]):
         return found
 
 
-def _added(value: Any, tables: dict[str, Table]) -> Table:
+def _added(table: Table, tables: dict[str, Table]) -> Table:
     """A table, which is among ``tables`` then, once; another one of its name gets a number."""
-    table, number = to_table(value), itertools.count(len(tables))
+    number = itertools.count(len(tables))
     content = table.header, table.types, table.rows
     for known in tables.values():
         if content == (known.header, known.types, known.rows):

@@ -166,14 +166,16 @@ class Judge:
         found: dict[int, list[Found]] = {}
         with np.errstate(all="ignore"):
             slack = _NEAR + _RELATIVE_ERROR * np.abs(keys).sum(0)
-            bits = masks_to_matrix(sets, self._table.num_rows)
-            counts, sums = bits @ valued, bits @ keys
             least = 1 if self._rules.redundant else 2
-            for result, numbers in (("sum", sums), ("average", sums / counts)):
-                near = (np.abs(numbers[..., None] - wanted) < slack[:, None]).any(-1)
-                for s, f in np.argwhere(near & (counts >= least)).tolist():
-                    if self.is_correct(aggregate(result, self._fields[codes[f]], sets[s])):
-                        found.setdefault(sets[s], []).append((result, codes[f], -1))
+            step = max(1, 2**23 // (1 + len(keys)))  # limits a temporary matrix to 64 MiB
+            for block in (sets[start : start + step] for start in range(0, len(sets), step)):
+                bits = masks_to_matrix(block, self._table.num_rows)
+                counts, sums = bits @ valued, bits @ keys
+                for result, numbers in (("sum", sums), ("average", sums / counts)):
+                    near = (np.abs(numbers[..., None] - wanted) < slack[:, None]).any(-1)
+                    for s, f in np.argwhere(near & (counts >= least)).tolist():
+                        if self.is_correct(aggregate(result, self._fields[codes[f]], block[s])):
+                            found.setdefault(block[s], []).append((result, codes[f], -1))
         return found
 
     def compared(self, sets: Sequence[int]) -> Iterator[tuple[Found, int, int]]:

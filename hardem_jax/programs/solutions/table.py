@@ -168,7 +168,7 @@ class ProgramTable:
                 for key, mask in values.rows_with.items():
                     for gram in _grams(str(key).split(" ")):
                         rows = found.setdefault(gram, {})
-                        rows[code] = rows.get(code, 0) | mask
+                        rows[code] = rows[code] | mask if code in rows else mask
         return {gram: list(rows.items()) for gram, rows in found.items()}
 
     @functools.cached_property
