@@ -209,9 +209,7 @@ def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong
     assert not list(tmp_path.glob("new/*/metrics.jsonl"))
 
 
-def test_a_run_begun_with_other_settings_is_refused_before_others_are_trained(
-    flags, capsys, tmp_path
-):
+def test_a_run_of_other_settings_is_refused_before_others_are_trained(flags, capsys, tmp_path):
     _, arguments = flags
     compare = (*arguments, "--out", tmp_path / "new", "--objectives")
     call(triviaqa, *compare, "hard-em")
