@@ -33,9 +33,10 @@ _FOUND = {
     errno.EROFS: "a read-only disk",
 }
 #: Signals before the end: of a scheduler that takes the machine back (SLURM can warn with SIGUSR1),
-#: or of a terminal that is closed, unless `nohup` has said to ignore that. Windows has one of them.
-_ENDS = (getattr(signal, name, None) for name in ("SIGTERM", "SIGUSR1", "SIGHUP"))
-TERMINATION = tuple(x for x in _ENDS if x and signal.getsignal(x) != signal.SIG_IGN)
+#: or of a terminal that is closed, unless `nohup` has said to ignore that. Windows has SIGTERM.
+TERMINATION = (signal.SIGTERM, *filter(None, [getattr(signal, "SIGUSR1", None)]))
+if (hangup := getattr(signal, "SIGHUP", None)) and signal.getsignal(hangup) != signal.SIG_IGN:
+    TERMINATION += (hangup,)
 #: Upper bound of every count and size, so that it fits 32 bits.
 LARGEST = 2**31 - 1
 

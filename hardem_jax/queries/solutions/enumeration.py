@@ -267,10 +267,7 @@ def _valid(
 
 
 def _keep_matching(
-    table: TypedTable,
-    masks: Sequence[int],
-    match: Callable[[list[Cell]], bool],
-    heads: np.ndarray,
+    table: TypedTable, masks: Sequence[int], match: Callable[[list[Cell]], bool], heads: np.ndarray
 ) -> None:
     """Leaves those whose results match; ``match`` is asked once about each short one."""
     known: dict[tuple[tuple[type, Cell], ...], bool] = {}
